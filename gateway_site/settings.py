@@ -1,0 +1,259 @@
+"""
+One file, read from top to bottom, driven by the environment.
+
+With nothing set, everything is embedded: SQLite and the secrets in GATEWAY_DATA_DIR, the cache in the
+process, Celery over files. With DATABASE_URL set, nothing is invented: every secret must be given.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from gateway_site import env
+from gateway_site.embedded import load_or_create_secrets
+from gateway_site.logs import logging_settings
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+GATEWAY_DATA_DIR = Path(env.text("GATEWAY_DATA_DIR", str(BASE_DIR / "data")))
+IS_EMBEDDED = not env.secret("DATABASE_URL")
+
+# --- secrets -----------------------------------------------------------------------------------------
+
+_made_here = load_or_create_secrets(GATEWAY_DATA_DIR) if IS_EMBEDDED else {}
+
+
+def _required_secret(name: str) -> str:
+    value = env.secret(name) or _made_here.get(name, "")
+    if not value:
+        raise ImproperlyConfigured(f"{name} (or {name}_FILE) must be set when DATABASE_URL is.")
+    return value
+
+
+SECRET_KEY = _required_secret("SECRET_KEY")
+# Fernet keys, comma-separated: the first encrypts, all decrypt.
+ENCRYPTION_KEYS = [key.strip() for key in _required_secret("ENCRYPTION_KEYS").split(",")]
+# Comma-separated: the first makes digests of API keys, all are tried when one is presented.
+GATEWAY_KEY_PEPPERS = [pepper.strip() for pepper in _required_secret("GATEWAY_KEY_PEPPERS").split(",")]
+
+# --- who may reach it --------------------------------------------------------------------------------
+
+DEBUG = env.boolean("DEBUG", False)
+ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env.listing("CSRF_TRUSTED_ORIGINS")
+# How many proxies of ours stand in front; the client's address is that many hops from the right.
+GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
+
+# --- the interface -----------------------------------------------------------------------------------
+
+# Unspecified: limits. The spec gives no number for these; a deployment decides.
+GATEWAY_MAX_BODY_BYTES = env.integer("GATEWAY_MAX_BODY_BYTES", 10 * 1024 * 1024, minimum=1024)
+GATEWAY_BODY_TIMEOUT_SECONDS = env.integer("GATEWAY_BODY_TIMEOUT_SECONDS", 30, minimum=1)
+GATEWAY_ADMIN_REQUESTS_PER_MINUTE = env.integer("GATEWAY_ADMIN_REQUESTS_PER_MINUTE", 600, minimum=1)
+GATEWAY_FAILED_LOGINS_PER_MINUTE = env.integer("GATEWAY_FAILED_LOGINS_PER_MINUTE", 60, minimum=1)
+GATEWAY_EXTENSIONS = env.boolean("GATEWAY_EXTENSIONS", True)
+
+# --- the ledger --------------------------------------------------------------------------------------
+
+# Unspecified: limits. Of each customer key, exact over all processes; 0 means no limit.
+GATEWAY_REQUESTS_PER_MINUTE = env.integer("GATEWAY_REQUESTS_PER_MINUTE", 6_000)
+GATEWAY_CONCURRENCY = env.integer("GATEWAY_CONCURRENCY", 1_000)
+# A hold lives this long without a heartbeat; then the sweeper decides what became of its request.
+GATEWAY_LEASE_SECONDS = env.integer("GATEWAY_LEASE_SECONDS", 15, minimum=1)
+GATEWAY_HEARTBEAT_SECONDS = env.integer("GATEWAY_HEARTBEAT_SECONDS", 2, minimum=1)
+GATEWAY_SWEEP_SECONDS = env.integer("GATEWAY_SWEEP_SECONDS", 5, minimum=1)
+# An outcome that stays unknown this long is written off, at the operator's loss.
+GATEWAY_UNKNOWN_HOURS = env.integer("GATEWAY_UNKNOWN_HOURS", 24, minimum=1)
+# How long admission may wait for the database before it answers 503.
+GATEWAY_ADMISSION_WAIT_SECONDS = env.integer("GATEWAY_ADMISSION_WAIT_SECONDS", 3, minimum=1)
+
+# --- applications ------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "daphne",  # first, so that it provides `runserver`
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "gateway_site",
+    "organization",
+    "billing",
+    "policies",
+    "inference",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "gateway_site.urls"
+ASGI_APPLICATION = "gateway_site.asgi.application"
+APPEND_SLASH = False  # a redirect would turn a client's POST into a GET
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- database ----------------------------------------------------------------------------------------
+
+DATABASES: dict[str, dict[str, Any]]
+if IS_EMBEDDED:
+    DATABASES = {
+        "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": GATEWAY_DATA_DIR / "gateway.sqlite3"}
+    }
+else:
+    DATABASES = {"default": env.database("DATABASE_URL")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["OPTIONS"] = {
+        # A transaction that reads first and writes later fails at once under DEFERRED when another
+        # has written in between; IMMEDIATE waits its turn.
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 5,
+        # FULL: what was acknowledged survives a power cut, as on PostgreSQL.
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
+    }
+else:
+    DATABASES["default"].setdefault("OPTIONS", {})
+    DATABASES["default"]["OPTIONS"] |= {
+        "connect_timeout": 3,
+        "pool": {
+            "min_size": env.integer("DATABASE_POOL_MIN", 1),
+            "max_size": env.integer("DATABASE_POOL_MAX", 20, minimum=2),
+            "timeout": 3,
+        },
+        # A lock that another session forgot must not freeze the service.
+        "options": " ".join(
+            f"-c {name}={milliseconds}"
+            for name, milliseconds in {
+                "lock_timeout": 2_000,
+                "idle_in_transaction_session_timeout": 10_000,
+                "statement_timeout": env.integer("GATEWAY_STATEMENT_TIMEOUT_MS", 30_000),
+            }.items()
+        ),
+    }
+
+# --- cache, tasks ------------------------------------------------------------------------------------
+
+REDIS_URL = env.secret("REDIS_URL")
+if REDIS_URL:
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+else:
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+RATELIMIT_USE_CACHE = "default"
+# The limiter knows neither Django's own Redis cache (W001) nor that one process may count for itself (E003).
+SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
+
+CELERY_BROKER_URL = env.secret("CELERY_BROKER_URL") or REDIS_URL or "filesystem://"
+# With no broker configured, `serve` runs the worker itself and messages are files.
+IS_BROKER_EMBEDDED = CELERY_BROKER_URL == "filesystem://"
+if IS_BROKER_EMBEDDED:
+    _queue = GATEWAY_DATA_DIR / "celery"
+    for _folder in (_queue / "messages", _queue / "control"):
+        _folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(_queue / "messages"),
+        "data_folder_out": str(_queue / "messages"),
+        "control_folder": str(_queue / "control"),
+        "polling_interval": 0.5,
+    }
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
+    "erase-old-secrets": {"task": "organization.tasks.erase_old_secrets", "schedule": timedelta(minutes=10)},
+    "prune-idempotency": {"task": "organization.tasks.prune_idempotency", "schedule": timedelta(hours=6)},
+}
+
+# --- REST and its document ---------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["organization.authentication.AdminKeyAuthentication"],
+    # A view that names no permission is refused, not open.
+    "DEFAULT_PERMISSION_CLASSES": ["organization.permissions.HasPermission"],
+    "DEFAULT_PARSER_CLASSES": ["gateway_site.api.strict_json.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "gateway_site.api.negotiation.AlwaysJSON",
+    "DEFAULT_SCHEMA_CLASS": "gateway_site.api.openapi.GatewaySchema",
+    "EXCEPTION_HANDLER": "gateway_site.api.exception_handler.handle",
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Inference Gateway and Organization Administration API",
+    "DESCRIPTION": "An OpenAI-compatible gateway for model inference with organization administration.",
+    # Unspecified: deprecation-policy. The spec gives this number and no rule for changing it.
+    "VERSION": "0.2.0",
+    "OAS_VERSION": "3.1.1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": ["gateway_site.api.openapi.finish_document"],
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+}
+
+# --- console, static files ---------------------------------------------------------------------------
+
+STATIC_URL = "static/"
+STATIC_ROOT = Path(env.text("GATEWAY_STATIC_ROOT", str(GATEWAY_DATA_DIR / "static")))
+LOGIN_REDIRECT_URL = "admin:index"
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": "Inference gateway",
+    "SITE_HEADER": "Inference gateway",
+    "SITE_SYMBOL": "hub",
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": False,
+}
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+# Behind a proxy that ends TLS; the embedded default is plain HTTP on loopback.
+GATEWAY_HTTPS = env.boolean("GATEWAY_HTTPS", False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = GATEWAY_HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if GATEWAY_HTTPS else 0
+if GATEWAY_HTTPS:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+X_FRAME_OPTIONS = "DENY"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+
+# --- language, time, logs ----------------------------------------------------------------------------
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
+LOGGING = logging_settings(LOG_LEVEL)
