@@ -1,0 +1,1 @@
+"""The floor: plumbing that every app stands on. It imports no app."""

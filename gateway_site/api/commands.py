@@ -1,0 +1,44 @@
+"""What the operators' commands share: `--json`, one clear line for an error, the door to a service."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError, ProgrammingError
+
+from gateway_site.api.errors import ApiError
+
+
+class OperatorCommand(BaseCommand):
+    """
+    A command whose outcome is one object.
+
+    Subclasses write `perform`, which returns that object, and `describe`, which says it to a person.
+    """
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
+        self.add_own_arguments(parser)
+
+    def add_own_arguments(self, parser: CommandParser) -> None:
+        """Arguments beside `--json`."""
+
+    def handle(self, *args: Any, as_json: bool, **options: Any) -> None:
+        try:
+            outcome = self.perform(**options)
+        except ApiError as error:
+            raise CommandError(error.message) from None
+        except (OperationalError, ProgrammingError) as error:
+            first_line = str(error).strip().splitlines()[0]
+            raise CommandError(
+                f"The database refused ({first_line}). Is it migrated? See `doctor`."
+            ) from None
+        self.stdout.write(json.dumps(outcome) if as_json else self.describe(outcome))
+
+    def perform(self, **options: Any) -> dict[str, Any]:
+        raise CommandError("This command does nothing.")
+
+    def describe(self, outcome: dict[str, Any]) -> str:
+        return "\n".join(f"{name}: {value}" for name, value in outcome.items())

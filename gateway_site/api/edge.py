@@ -1,0 +1,112 @@
+"""What is refused before routing, and the last resort when nothing else answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from django.conf import settings
+
+from gateway_site.api import envelope
+from gateway_site.api.errors import ApiError, BodyTooLarge, InvalidRequest
+from gateway_site.api.exception_handler import to_api_error
+
+logger = logging.getLogger(__name__)
+
+# After a refusal the client may still be sending. Reading a little more lets it see the answer, where
+# a closed socket would look like a network failure that its SDK repeats.
+LINGER_BYTES = 1024 * 1024
+LINGER_SECONDS = 2
+
+
+class EdgeMiddleware:
+    """ASGI layer under the request id: body size and pace, and an envelope for whatever escapes."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        # daphne takes this from a client's header, and Django would route by what is left of the path.
+        scope = {**scope, "root_path": ""}
+        body = CountedBody(receive, settings.GATEWAY_MAX_BODY_BYTES)
+        answer = WatchedAnswer(send)
+        try:
+            body.refuse_announced(scope)
+            await self.app(scope, body.receive, answer.send)
+        except Exception as exc:
+            # One of the project's two broad handlers: the client gets the envelope, the log the traceback.
+            error = to_api_error(exc)
+            if answer.has_begun:
+                logger.error("failed after the answer had begun", exc_info=exc)
+                raise
+            await self._refuse(scope, body, send, error)
+
+    async def _refuse(self, scope: Any, body: CountedBody, send: Any, error: ApiError) -> None:
+        status, headers, content = envelope.render(error, path=scope["path"])
+        if not body.is_complete:
+            headers["Connection"] = "close"
+        pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        await send({"type": "http.response.body", "body": content, "more_body": True})
+        await body.discard_rest()
+        await send({"type": "http.response.body", "body": b""})
+
+
+class CountedBody:
+    """A request's body on its way in: not too large, not too slow."""
+
+    def __init__(self, receive: Any, limit_bytes: int) -> None:
+        self._receive = receive
+        self._limit_bytes = limit_bytes
+        self._seen_bytes = 0
+        self.is_complete = False
+
+    def refuse_announced(self, scope: Any) -> None:
+        """Refuse what says that it is too large, before a byte of it is read."""
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        # The server has checked that it is a number; a comma-joined repetition would not be one.
+        if announced.isdigit() and int(announced) > self._limit_bytes:
+            raise BodyTooLarge(self._limit_bytes)
+
+    async def receive(self) -> Any:
+        if self.is_complete:
+            return await self._receive()  # waits for the client to hang up, for as long as that takes
+        try:
+            async with asyncio.timeout(settings.GATEWAY_BODY_TIMEOUT_SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            raise InvalidRequest("The body did not arrive in time.") from None
+        self._count(message)
+        if self._seen_bytes > self._limit_bytes:
+            raise BodyTooLarge(self._limit_bytes)
+        return message
+
+    async def discard_rest(self) -> None:
+        """Read on for a moment, keeping nothing."""
+        until_bytes = self._seen_bytes + LINGER_BYTES
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                while not self.is_complete and self._seen_bytes < until_bytes:
+                    self._count(await self._receive())
+        except TimeoutError:
+            return
+
+    def _count(self, message: Any) -> None:
+        self._seen_bytes += len(message.get("body", b""))
+        self.is_complete = message["type"] != "http.request" or not message.get("more_body", False)
+
+
+class WatchedAnswer:
+    """Remembers whether the answer has begun: after that, its status can no longer be chosen."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self.has_begun = False
+
+    async def send(self, message: Any) -> None:
+        self.has_begun = True
+        await self._send(message)

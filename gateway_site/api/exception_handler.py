@@ -1,0 +1,97 @@
+"""Any exception of a REST view becomes one of ours, and then the envelope."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.core.exceptions import BadRequest, SuspiciousOperation
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from psycopg_pool import PoolTimeout
+from rest_framework import exceptions as drf
+
+from gateway_site.api import envelope
+from gateway_site.api.errors import (
+    ApiError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def handle(exc: Exception, context: dict[str, Any]) -> HttpResponse:
+    """DRF's EXCEPTION_HANDLER."""
+    view, request = context["view"], context["request"]
+    if isinstance(exc, drf.MethodNotAllowed):
+        exc = MethodNotAllowed(request.method, view.allowed_methods)
+    return respond(to_api_error(exc), request.path)
+
+
+def to_api_error(exc: BaseException) -> ApiError:
+    """The error that a client sees for `exc`. What is not foreseen here is a bug, and logged as one."""
+    match exc:
+        case ApiError():
+            return exc
+        case drf.ValidationError():
+            return first_field_error(exc.detail)
+        case drf.NotAuthenticated() | drf.AuthenticationFailed():
+            return Unauthenticated()
+        case drf.PermissionDenied():
+            return PermissionDenied()
+        case Http404() | drf.NotFound():
+            return NotFound()
+        case drf.ParseError() | BadRequest() | SuspiciousOperation():
+            return InvalidRequest()
+        case OperationalError() | InterfaceError() | PoolTimeout():
+            logger.error("database unavailable", exc_info=exc)
+            return Unavailable()
+        case _:
+            logger.error("unexpected exception", exc_info=exc)
+            return ApiError()
+
+
+def first_field_error(detail: Any) -> InvalidRequest:
+    """One problem, with the path of its field: `messages[0].role`."""
+    path = ""
+    while isinstance(detail, dict | list) and detail:
+        if isinstance(detail, dict):
+            name, detail = next(iter(detail.items()))
+            if name != "non_field_errors":
+                path += f".{name}" if path else str(name)
+        elif isinstance(detail[0], dict | list):
+            # A list of lists of errors: the index counts, and items without a problem are empty.
+            index = next(position for position, item in enumerate(detail) if item)
+            path, detail = f"{path}[{index}]", detail[index]
+        else:
+            detail = detail[0]
+    return InvalidRequest(str(detail), param=path or None)
+
+
+def respond(error: ApiError, path: str) -> HttpResponse:
+    status, headers, body = envelope.render(error, path=path)
+    return HttpResponse(body, status=status, headers=headers)
+
+
+@csrf_exempt
+def not_found(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    """For every path that is nobody's."""
+    return respond(NotFound("There is no such route."), request.path)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return respond(InvalidRequest(), request.path)
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return respond(PermissionDenied(), request.path)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    return respond(ApiError(), request.path)

@@ -1,0 +1,13 @@
+"""Request headers, counted. Django joins repeated ones with a comma: two bad values, one good one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+RawHeaders = Iterable[tuple[bytes, bytes]]
+
+
+def values_of(headers: RawHeaders, name: str) -> list[str]:
+    """Every value that was sent under `name`, in order, from `scope["headers"]`."""
+    wanted = name.lower().encode()
+    return [value.decode("latin-1").strip(" \t") for key, value in headers if key.lower() == wanted]

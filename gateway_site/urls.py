@@ -1,0 +1,25 @@
+"""Every route. What is not here is a 404 in the envelope."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+
+from gateway_site import health
+from gateway_site.api import exception_handler
+
+urlpatterns = [
+    path("v1/organization/", include("organization.urls")),
+    path("healthz", health.HealthView.as_view({"get": "alive"})),
+    path("readyz", health.HealthView.as_view({"get": "ready"})),
+    path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
+    path("docs/", SpectacularSwaggerView.as_view(url_name="openapi"), name="docs"),
+    path("admin/", admin.site.urls),
+    # A route and not a handler, because DEBUG would put its own page before the handler.
+    re_path(r"", exception_handler.not_found),
+]
+handler400 = "gateway_site.api.exception_handler.bad_request"
+handler403 = "gateway_site.api.exception_handler.forbidden"
+handler404 = "gateway_site.api.exception_handler.not_found"
+handler500 = "gateway_site.api.exception_handler.server_error"
