@@ -1,0 +1,95 @@
+"""Who is calling. Two kinds of key, three ways to send one, one answer to anything else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication
+
+from gateway_site.api import ratelimit
+from gateway_site.api.errors import Unauthenticated, WrongKeyKind
+from gateway_site.api.headers import RawHeaders, values_of
+from organization import keys
+from organization.models import AdminKey, ApiKey, KeyStatus, ProjectKey
+
+# Unspecified: customer-header-key. The older Messages SDKs send the bare key under this name.
+CUSTOMER_KEY_HEADER = "X-Api-Key"
+# How stale `last_used_at` may be: a write for each request would cost more than it tells.
+LAST_USED_STEP = timedelta(minutes=1)
+
+AnyKey = TypeVar("AnyKey", bound=ApiKey)
+
+
+def admin_key_from(headers: RawHeaders) -> AdminKey:
+    """The active admin key that these headers carry."""
+    value, is_bearer = _credential(headers)
+    kind = keys.kind_of(value)
+    if kind == "customer" and _find(ProjectKey, value):
+        raise WrongKeyKind("A project's customer key cannot call organization routes.")
+    # An admin key has one scheme; the header scheme is the customers'.
+    key = _find(AdminKey, value) if kind == "admin" and is_bearer else None
+    if key is None:
+        raise Unauthenticated()
+    return key
+
+
+def customer_key_from(headers: RawHeaders) -> ProjectKey:
+    """The active project key that these headers carry, by either of the customer schemes."""
+    value, _ = _credential(headers)
+    kind = keys.kind_of(value)
+    if kind == "admin" and _find(AdminKey, value):
+        raise WrongKeyKind("An Admin API key cannot call inference or model routes.")
+    key = _find(ProjectKey, value) if kind == "customer" else None
+    if key is None:
+        raise Unauthenticated()
+    return key
+
+
+class AdminKeyAuthentication(BaseAuthentication):
+    """For REST views: `request.auth` is the admin key. There is no user; keys are not people."""
+
+    def authenticate(self, request: Any) -> tuple[None, AdminKey]:
+        try:
+            key = admin_key_from(request.scope["headers"])
+        except Unauthenticated:
+            ratelimit.count_failed_login(request)
+            raise
+        ratelimit.limit_admin_key(request, str(key.pk))
+        return None, key
+
+    def authenticate_header(self, request: Any) -> str:
+        return "Bearer"
+
+
+def _credential(headers: RawHeaders) -> tuple[str, bool]:
+    """The one credential that was sent, and whether it came as a bearer token."""
+    headers = list(headers)
+    bearer, bare = values_of(headers, "Authorization"), values_of(headers, CUSTOMER_KEY_HEADER)
+    if len(bearer) + len(bare) != 1:
+        raise Unauthenticated()
+    if bare:
+        return bare[0], False
+    scheme, _, value = bearer[0].partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthenticated()
+    return value.strip(" "), True
+
+
+def _find(model: type[AnyKey], value: str) -> AnyKey | None:
+    digests = [keys.digest_of(value, pepper) for pepper in settings.GATEWAY_KEY_PEPPERS]
+    owner = "project__organization" if model is ProjectKey else "organization"
+    key = model._default_manager.select_related(owner).filter(digest__in=digests).first()
+    now = timezone.now()
+    if key is None or key.status_at(now) is not KeyStatus.ACTIVE:
+        return None
+    changes: dict[str, Any] = {"last_used_at": now}
+    if key.digest != digests[0]:
+        changes["digest"] = digests[0]  # made with an older pepper, which can be dropped once all are
+    # The condition is in the statement, so that a thousand requests in a minute write once.
+    unused = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP) | ~Q(digest=digests[0])
+    model._default_manager.filter(unused, pk=key.pk).update(**changes)
+    return key

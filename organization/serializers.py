@@ -1,0 +1,104 @@
+"""The shapes of the organization routes: what a caller may write and what a caller may see."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from gateway_site.api.serializers import Constant, StrictSerializer, Text, UnixTime
+from organization.models import NAME_LENGTH, AdminKey, KeyStatus, ProjectKey
+
+
+class ProjectKeyRequest(StrictSerializer):
+    # Unspecified: key-name-length.
+    name = Text(max_length=NAME_LENGTH)
+
+
+class ProjectOwner(serializers.Serializer):
+    id = serializers.UUIDField()
+    type = Constant("project")
+    name = serializers.CharField()
+
+
+class ProjectKeyResponse(serializers.ModelSerializer):
+    object = Constant("organization.project.api_key")
+    created_at = UnixTime()
+    last_used_at = UnixTime(allow_null=True)
+    expires_at = UnixTime(allow_null=True)
+    owner = ProjectOwner(source="project", read_only=True)
+    status = serializers.ChoiceField(KeyStatus.choices, read_only=True)
+    permissions = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+    class Meta:
+        model = ProjectKey
+        fields = [
+            "id",
+            "object",
+            "name",
+            "redacted_value",
+            "created_at",
+            "last_used_at",
+            "expires_at",
+            "owner",
+            "status",
+            "permissions",
+        ]
+        read_only_fields = fields
+
+
+class CreatedProjectKeyResponse(ProjectKeyResponse):
+    value = serializers.CharField(
+        required=False,
+        help_text="The full credential: at creation, and on an identical replay within 24 hours.",
+    )
+
+    class Meta(ProjectKeyResponse.Meta):
+        fields = [*ProjectKeyResponse.Meta.fields, "value"]
+
+
+class ProjectArchiveResponse(serializers.Serializer):
+    id = serializers.UUIDField()
+    object = Constant("organization.project.deleted")
+    deleted = serializers.BooleanField()
+
+
+class OrganizationOwner(serializers.Serializer):
+    id = serializers.UUIDField(source="organization_id")
+    type = Constant("organization")
+
+
+class AdminKeyResponse(serializers.ModelSerializer):
+    object = Constant("organization.admin_api_key")
+    created_at = UnixTime()
+    last_used_at = UnixTime(allow_null=True)
+    expires_at = UnixTime(allow_null=True)
+    owner = OrganizationOwner(source="*", read_only=True)
+    permissions = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+    class Meta:
+        model = AdminKey
+        fields = [
+            "id",
+            "object",
+            "name",
+            "redacted_value",
+            "created_at",
+            "last_used_at",
+            "expires_at",
+            "owner",
+            "permissions",
+        ]
+        read_only_fields = fields
+
+
+class AdminKeyPage(serializers.Serializer):
+    object = Constant("list")
+    data = AdminKeyResponse(many=True)
+    has_more = serializers.BooleanField()
+    first_id = serializers.UUIDField(allow_null=True)
+    last_id = serializers.UUIDField(allow_null=True)
+
+
+class AdminKeyRevokeResponse(serializers.Serializer):
+    id = serializers.UUIDField()
+    object = Constant("organization.admin_api_key.deleted")
+    deleted = serializers.BooleanField()
