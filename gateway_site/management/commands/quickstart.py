@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandParser
+
+from gateway_site import server
+from gateway_site.demo import OPERATOR, ORGANIZATION, PROJECT, Demo, prepare_demo
+
+HOST = "127.0.0.1"
+
+FIRST_RUN = """
+Customer key   {customer_key}
+Admin key      {admin_key}
+               (both are shown this once)
+
+Try it in another terminal:
+
+  curl {address}/v1/organization/admin_api_keys -H "Authorization: Bearer {admin_key}"
+
+or with `pip install openai`:
+
+  from openai import OpenAI
+
+  client = OpenAI(base_url="{address}/v1", api_key="{customer_key}", admin_api_key="{admin_key}")
+  for key in client.admin.organization.admin_api_keys.list():
+      print(key.name, key.redacted_value)
+"""
+LATER_RUN = """
+The organization {organization} is kept as it was. Keys are shown only when they are made; for new ones:
+
+  python manage.py create_admin_key {organization} another
+  python manage.py create_project_key {project} another
+"""
+
+
+class Command(BaseCommand):
+    help = "Run the gateway on embedded defaults, with a demo organization."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--port", type=int, default=8000)
+
+    def handle(self, *, port: int, **options: Any) -> None:
+        call_command("migrate", interactive=False, verbosity=0)
+        server.prepare_static_files()
+        demo = prepare_demo()
+        self._greet(demo, f"http://{HOST}:{port}")
+        server.run(host=HOST, port=port, workers=1)
+
+    def _greet(self, demo: Demo, address: str) -> None:
+        login = (
+            f"user {OPERATOR}, password {demo.password}" if demo.password else f"user {OPERATOR}, as before"
+        )
+        self.stdout.write(f"\nConsole        {address}/admin/   ({login})")
+        self.stdout.write(f"API            {address}/v1       (described at {address}/docs/)")
+        text = FIRST_RUN if demo.admin_key else LATER_RUN
+        self.stdout.write(
+            text.format(
+                address=address,
+                customer_key=demo.customer_key,
+                admin_key=demo.admin_key,
+                organization=ORGANIZATION,
+                project=PROJECT,
+            )
+        )
+        self.stdout.flush()

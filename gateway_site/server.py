@@ -1,0 +1,114 @@
+"""The production server: uvicorn workers and, where no broker is configured, a Celery worker beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from gateway_site.health import pending_migrations
+
+logger = logging.getLogger(__name__)
+
+RESTART_PAUSE_SECONDS = 5
+STOP_SECONDS = 10
+# Longer than the clients' own keep-alive, so that it is the client who lets go of an idle connection
+# and never finds it closed under a request.
+KEEP_ALIVE_SECONDS = 75
+DRAIN_SECONDS = 30
+PR_SET_PDEATHSIG = 1
+
+
+def prepare_static_files() -> None:
+    """Put the console's files where the server finds them; only what changed is copied."""
+    call_command("collectstatic", interactive=False, verbosity=0)
+
+
+def run(*, host: str, port: int, workers: int) -> None:
+    """Serve until told to stop."""
+    if missing := pending_migrations():
+        raise CommandError(f"The database lacks {len(missing)} migrations; run `manage.py migrate` first.")
+    _require_free(host, port)
+    if not settings.STATIC_ROOT.is_dir():
+        prepare_static_files()
+    with scheduled_work() if settings.IS_BROKER_EMBEDDED else contextlib.nullcontext():
+        uvicorn.run(
+            "gateway_site.asgi:application",
+            host=host,
+            port=port,
+            workers=workers,
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            # X-Forwarded-For is read by `ratelimit.client_address`, which knows how many proxies are ours.
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+        )
+
+
+@contextlib.contextmanager
+def scheduled_work() -> Iterator[None]:
+    """A Celery worker with beat as a child, started again if it ends."""
+    is_over = threading.Event()
+    children: list[subprocess.Popen[bytes]] = []
+
+    def keep_running() -> None:
+        while not is_over.is_set():
+            child = _start_worker()
+            children[:] = [child]
+            status = child.wait()
+            if not is_over.wait(RESTART_PAUSE_SECONDS):
+                logger.warning("the Celery worker ended with status %d; starting it again", status)
+
+    keeper = threading.Thread(target=keep_running, name="celery-keeper", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for child in children:
+            child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(STOP_SECONDS)
+            child.kill()
+        keeper.join(STOP_SECONDS)
+
+
+def _start_worker() -> subprocess.Popen[bytes]:
+    schedule = settings.GATEWAY_DATA_DIR / "celery" / "beat-schedule"
+    options = ["--beat", "--schedule", str(schedule), "--pool", "threads", "--concurrency", "1"]
+    quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING"]
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "celery", "--app", "gateway_site", "--quiet", "worker", *options, *quiet],
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+        # Ctrl-C goes to the whole group; the child is to be told by us, once the server has drained.
+        start_new_session=True,
+    )
+
+
+def _die_with_parent() -> None:
+    # A server that is killed outright cannot stop its child; the kernel does.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _require_free(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise CommandError(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
