@@ -9,8 +9,8 @@ import structlog
 
 from gateway_site.api import request_id
 
-# Every key we issue looks like this; a bearer token of someone else's does after the word.
-SECRET_SHAPES = re.compile(r"\bgw[ka]_[0-9A-Za-z]{8,}|(?<=Bearer )\S+", re.IGNORECASE)
+# Every key we issue looks like the first; a token of someone else's follows the word, and is long.
+SECRET_SHAPES = re.compile(r"\bgw[ka]_[0-9A-Za-z]{8,}|(?<=Bearer )\S{16,}", re.IGNORECASE)
 
 
 def add_request_id(logger: Any, name: str, event: dict[str, Any]) -> dict[str, Any]:

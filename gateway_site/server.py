@@ -93,7 +93,7 @@ def _start_worker() -> subprocess.Popen[bytes]:
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING"]
     return subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "celery", "--app", "gateway_site", "--quiet", "worker", *options, *quiet],
-        preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         # Ctrl-C goes to the whole group; the child is to be told by us, once the server has drained.
         start_new_session=True,
     )

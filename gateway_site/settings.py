@@ -51,6 +51,7 @@ GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
 
 # Unspecified: limits. The spec gives no number for these; a deployment decides.
 GATEWAY_MAX_BODY_BYTES = env.integer("GATEWAY_MAX_BODY_BYTES", 10 * 1024 * 1024, minimum=1024)
+DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, for every route alike
 GATEWAY_BODY_TIMEOUT_SECONDS = env.integer("GATEWAY_BODY_TIMEOUT_SECONDS", 30, minimum=1)
 GATEWAY_ADMIN_REQUESTS_PER_MINUTE = env.integer("GATEWAY_ADMIN_REQUESTS_PER_MINUTE", 600, minimum=1)
 GATEWAY_FAILED_LOGINS_PER_MINUTE = env.integer("GATEWAY_FAILED_LOGINS_PER_MINUTE", 60, minimum=1)

@@ -100,12 +100,12 @@ def _create_or_replay(
     asked = (admin_key.pk, operation, fingerprint)
     if (record.admin_key_id, record.operation, record.fingerprint) != asked:
         raise IdempotencyMismatch()
-    return Created(record.resource_id, record.answer or {}, _secret_of(record, is_current))
+    return Created(record.resource_id, json.loads(record.answer), _secret_of(record, is_current))
 
 
 def _remember(record: IdempotencyRecord, created: Created) -> Created:
     record.resource_id = created.resource_id
-    record.answer = created.answer
+    record.answer = json.dumps(created.answer)
     if created.secret is not None:
         record.secret_day, record.secret_ciphertext = vault.seal(
             created.secret, bound_to=_binding(record, created.resource_id)

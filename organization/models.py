@@ -141,7 +141,8 @@ class IdempotencyRecord(models.Model):
     operation = models.CharField(max_length=300)
     fingerprint = models.CharField(max_length=64)
     resource_id = models.CharField(max_length=200, default="")
-    answer = models.JSONField(null=True)
+    # Text, because PostgreSQL's JSON forgets the order of names and a replay is the same bytes.
+    answer = models.TextField(default="")
     secret_day = models.DateField(null=True)
     secret_ciphertext = models.BinaryField(null=True)
     created_at = models.DateTimeField(db_default=Now())

@@ -47,6 +47,11 @@ class OrganizationViewSet(GenericViewSet):
     required_permissions: dict[str, str] = {}
     http_method_names = ["get", "head", "post", "patch", "delete"]
 
+    def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        # A chunked body comes without a Content-Length, which DRF takes for no body at all.
+        request.META["CONTENT_LENGTH"] = str(len(request.body))
+        return super().initialize_request(request, *args, **kwargs)
+
     def find(self, rows: QuerySet[AnyModel], identifier: str) -> AnyModel:
         """The row with this id in the caller's organization. A stranger's is the same 404 as none at all."""
         key = uuid_or_none(identifier)

@@ -34,16 +34,19 @@ class EdgeMiddleware:
         scope = {**scope, "root_path": ""}
         body = CountedBody(receive, settings.GATEWAY_MAX_BODY_BYTES)
         answer = WatchedAnswer(send)
+        body.refuse_announced(scope)
         try:
-            body.refuse_announced(scope)
-            await self.app(scope, body.receive, answer.send)
+            if body.refusal is None:
+                await self.app(scope, body.receive, answer.send)
         except Exception as exc:
             # One of the project's two broad handlers: the client gets the envelope, the log the traceback.
-            error = to_api_error(exc)
             if answer.has_begun:
                 logger.error("failed after the answer had begun", exc_info=exc)
                 raise
-            await self._refuse(scope, body, send, error)
+            await self._refuse(scope, body, send, to_api_error(exc))
+        else:
+            if body.refusal is not None and not answer.has_begun:
+                await self._refuse(scope, body, send, body.refusal)
 
     async def _refuse(self, scope: Any, body: CountedBody, send: Any, error: ApiError) -> None:
         status, headers, content = envelope.render(error, path=scope["path"])
@@ -57,20 +60,26 @@ class EdgeMiddleware:
 
 
 class CountedBody:
-    """A request's body on its way in: not too large, not too slow."""
+    """
+    A request's body on its way in: not too large, not too slow.
+
+    Once refused, the application is told that the client hung up. It then tidies away what it has read
+    and answers nothing, where an exception out of `receive` would leave its temporary file open.
+    """
 
     def __init__(self, receive: Any, limit_bytes: int) -> None:
         self._receive = receive
         self._limit_bytes = limit_bytes
         self._seen_bytes = 0
         self.is_complete = False
+        self.refusal: ApiError | None = None
 
     def refuse_announced(self, scope: Any) -> None:
         """Refuse what says that it is too large, before a byte of it is read."""
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         # The server has checked that it is a number; a comma-joined repetition would not be one.
         if announced.isdigit() and int(announced) > self._limit_bytes:
-            raise BodyTooLarge(self._limit_bytes)
+            self.refusal = BodyTooLarge(self._limit_bytes)
 
     async def receive(self) -> Any:
         if self.is_complete:
@@ -79,10 +88,12 @@ class CountedBody:
             async with asyncio.timeout(settings.GATEWAY_BODY_TIMEOUT_SECONDS):
                 message = await self._receive()
         except TimeoutError:
-            raise InvalidRequest("The body did not arrive in time.") from None
+            self.refusal = InvalidRequest("The body did not arrive in time.")
+            return {"type": "http.disconnect"}
         self._count(message)
         if self._seen_bytes > self._limit_bytes:
-            raise BodyTooLarge(self._limit_bytes)
+            self.refusal = BodyTooLarge(self._limit_bytes)
+            return {"type": "http.disconnect"}
         return message
 
     async def discard_rest(self) -> None:

@@ -83,7 +83,7 @@ class Migration(migrations.Migration):
                 ('operation', models.CharField(max_length=300)),
                 ('fingerprint', models.CharField(max_length=64)),
                 ('resource_id', models.CharField(default='', max_length=200)),
-                ('answer', models.JSONField(null=True)),
+                ('answer', models.TextField(default='')),
                 ('secret_day', models.DateField(null=True)),
                 ('secret_ciphertext', models.BinaryField(null=True)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
