@@ -1,0 +1,93 @@
+"""Real servers, as processes of their own, on the database of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 60
+READY_WORDS = ("Uvicorn running on", "Listening on TCP address")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class LiveServer:
+    """A process that serves on loopback, and everything it wrote."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}"
+        self.port = port
+        self.output: list[str] = []
+        self._is_ready = threading.Event()
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output.append(line)
+            if any(words in line for words in READY_WORDS):
+                self._is_ready.set()
+        self._is_ready.set()  # it ended; whoever waits looks at the output
+
+    def wait_until_ready(self) -> None:
+        assert self._is_ready.wait(START_SECONDS), self.output
+        assert self.process.poll() is None, self.output
+
+    def stop(self) -> int:
+        """End the server as an operator would, and its whole family if it does not obey."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+        status = self.process.wait()
+        self._reader.join(10)
+        if self.process.stdout:
+            self.process.stdout.close()
+        return status
+
+
+@contextlib.contextmanager
+def live_server(
+    environment: dict[str, str], *, workers: int = 1, server: str = "serve", **settings: str
+) -> Iterator[LiveServer]:
+    """`manage.py serve`, or daphne, with these settings."""
+    port = free_port()
+    static_files = Path(environment["GATEWAY_DATA_DIR"]) / "static"
+    static_files.mkdir(parents=True, exist_ok=True)  # no page is looked at, so no file is collected
+    if server == "serve":
+        command = [sys.executable, "manage.py", "serve", "--port", str(port), "--workers", str(workers)]
+    else:
+        command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
+        command += ["gateway_site.asgi:application"]
+    inherited = {**environment, "DJANGO_SETTINGS_MODULE": "gateway_site.settings"}
+    running = LiveServer(command, {**inherited, **settings}, port)
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.stop()

@@ -1,0 +1,116 @@
+"""The rules of the house that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+ROOT = Path(__file__).resolve().parent.parent
+FLOOR = "gateway_site.api"
+MAY_IMPORT = {
+    FLOOR: set(),
+    "organization": {FLOOR},
+    "billing": {FLOOR, "organization"},
+    "policies": {FLOOR, "organization"},
+    "inference": {FLOOR, "organization", "billing", "policies"},
+}
+ROOMS = ("gateway_site", "organization", "billing", "policies", "inference")
+TOP_LEVEL = {
+    "manage.py",
+    "pyproject.toml",
+    "gateway_site",
+    "inference",
+    "organization",
+    "billing",
+    "policies",
+    "templates",
+    "tests",
+    "README.md",
+    "Makefile",
+    "requirements.txt",
+    "requirements-dev.txt",
+    "Dockerfile",
+    "compose.yaml",
+}
+UNTRACKED = {"data", "test-results"}
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_BROAD_HANDLERS = 400, 50, 2
+
+
+def modules(package: str) -> Iterator[Path]:
+    for path in (ROOT / package.replace(".", "/")).rglob("*.py"):
+        if "migrations" not in path.parts:
+            yield path
+
+
+SOURCES = sorted(path for room in (*ROOMS, "tests") for path in modules(room))
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(name: str) -> str | None:
+    if name == FLOOR or name.startswith(f"{FLOOR}."):
+        return FLOOR
+    room = name.split(".")[0]
+    return room if room in ROOMS else None
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_point_one_way(package: str) -> None:
+    allowed = MAY_IMPORT[package] | {package, None}
+    for path in modules(package):
+        for name in imported(ast.parse(path.read_text())):
+            assert room_of(name) in allowed, f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_the_theme_is_imported_in_one_module() -> None:
+    importers = {
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        if any(name.split(".")[0] == "unfold" for name in imported(ast.parse(path.read_text())))
+    }
+
+    assert importers == {"gateway_site/api/console.py"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_file_or_function_outgrows_a_reader(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MAX_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{node.name} has {length} lines"
+
+
+def test_broad_handlers_stay_at_the_edges() -> None:
+    broad = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for room in ROOMS
+        for path in modules(room)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))
+    ]
+
+    assert len(broad) <= MAX_BROAD_HANDLERS, broad
+
+
+def test_nothing_lies_around_at_the_top() -> None:
+    found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - UNTRACKED
+
+    assert found == TOP_LEVEL
+
+
+def test_no_migration_is_missing(db: None) -> None:
+    call_command("makemigrations", check=True, dry_run=True, verbosity=0)
