@@ -36,6 +36,12 @@ class OperatorCommand(BaseCommand):
                 f"The database refused ({first_line}). Is it migrated? See `doctor`."
             ) from None
         self.stdout.write(json.dumps(outcome) if as_json else self.describe(outcome))
+        if complaint := self.complaint_about(outcome):
+            raise CommandError(complaint)
+
+    def complaint_about(self, outcome: dict[str, Any]) -> str | None:
+        """Why the command should exit with 1 although it did what it was asked, if it should."""
+        return None
 
     def perform(self, **options: Any) -> dict[str, Any]:
         raise CommandError("This command does nothing.")

@@ -1,0 +1,111 @@
+"""Is everything that the gateway stands on there? Each check is one sentence, good or bad."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.core.cache import cache
+from django.core.checks import run_checks
+from django.db import DatabaseError, InterfaceError, connection
+from django.db.models.functions import Now
+from kombu.exceptions import OperationalError as BrokerError
+from psycopg_pool import PoolTimeout
+from redis.exceptions import RedisError
+
+from gateway_site.celery_app import app as celery
+from gateway_site.health import pending_migrations
+from organization.models import Organization
+
+MAX_CLOCK_DIFFERENCE_SECONDS = 2
+BROKER_SECONDS = 3
+
+
+class Trouble(Exception):
+    """What is wrong, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    subject: str
+    is_good: bool
+    sentence: str
+
+
+def examine() -> list[Finding]:
+    """Every check, in the order in which one would mend them."""
+    checks: dict[str, Callable[[], str]] = {
+        "settings": check_settings,
+        "data directory": check_data_directory,
+        "database": check_database,
+        "migrations": check_migrations,
+        "clock": check_clock,
+        "cache": check_cache,
+        "broker": check_broker,
+    }
+    return [_finding(subject, check) for subject, check in checks.items()]
+
+
+def _finding(subject: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(subject, True, check())
+    except (Trouble, DatabaseError, InterfaceError, PoolTimeout, RedisError, BrokerError, OSError) as problem:
+        lines = str(problem).strip().splitlines() or [type(problem).__name__]
+        return Finding(subject, False, lines[0])
+
+
+def check_settings() -> str:
+    messages = [message for message in run_checks() if not message.is_silenced()]
+    if messages:
+        raise Trouble("; ".join(str(message.msg) for message in messages))
+    return "embedded defaults" if settings.IS_EMBEDDED else "from the environment"
+
+
+def check_data_directory() -> str:
+    if not os.access(settings.GATEWAY_DATA_DIR, os.W_OK):
+        if settings.IS_EMBEDDED or settings.IS_BROKER_EMBEDDED:
+            raise Trouble(f"{settings.GATEWAY_DATA_DIR} cannot be written.")
+        return "not needed"
+    return str(settings.GATEWAY_DATA_DIR)
+
+
+def check_database() -> str:
+    with connection.cursor() as cursor:
+        question = "SELECT sqlite_version()" if connection.vendor == "sqlite" else "SHOW server_version"
+        cursor.execute(question)
+        (version,) = cursor.fetchone()
+    return f"{connection.display_name} {version}"
+
+
+def check_migrations() -> str:
+    if missing := pending_migrations():
+        raise Trouble(f"{len(missing)} are missing; run `manage.py migrate`.")
+    return "all applied"
+
+
+def check_clock() -> str:
+    theirs = Organization.objects.annotate(moment=Now()).values_list("moment", flat=True).first()
+    if theirs is None:
+        return "nothing to compare with until there is an organization"
+    difference = abs((datetime.now(UTC) - theirs).total_seconds())
+    if difference > MAX_CLOCK_DIFFERENCE_SECONDS:
+        raise Trouble(f"This machine and the database are {difference:.0f} seconds apart.")
+    return "agrees with the database's"
+
+
+def check_cache() -> str:
+    cache.set("doctor", "well", 10)
+    if cache.get("doctor") != "well":
+        raise Trouble("What was stored did not come back.")
+    return "shared, in Redis" if settings.REDIS_URL else "in each process"
+
+
+def check_broker() -> str:
+    if settings.IS_BROKER_EMBEDDED:
+        return "files in the data directory; `serve` runs the worker"
+    with celery.connection_for_write(connect_timeout=BROKER_SECONDS) as broker:
+        broker.ensure_connection(max_retries=0, timeout=BROKER_SECONDS)
+    return "answers"
