@@ -92,7 +92,7 @@ class AdminKeyResponse(serializers.ModelSerializer):
 
 class AdminKeyPage(serializers.Serializer):
     object = Constant("list")
-    data = AdminKeyResponse(many=True)
+    data = AdminKeyResponse(many=True)  # type: ignore[assignment]  # the spec's word is DRF's too
     has_more = serializers.BooleanField()
     first_id = serializers.UUIDField(allow_null=True)
     last_id = serializers.UUIDField(allow_null=True)

@@ -5,7 +5,7 @@ console, the commands. Each service is one transaction that also writes the audi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -147,7 +147,7 @@ def resume_key(*, key: AnyKey, actor: Actor) -> AnyKey:
 
 
 def _move_key(
-    key: AnyKey, verb: str, condition: dict[str, object], changes: dict[str, object], actor: Actor
+    key: AnyKey, verb: str, condition: Mapping[str, object], changes: Mapping[str, object], actor: Actor
 ) -> AnyKey:
     with transaction.atomic():
         changed = type(key)._default_manager.filter(pk=key.pk, **condition).update(**changes)

@@ -32,7 +32,7 @@ def seal(secret: str, *, bound_to: str) -> tuple[date, bytes]:
     return day, nonce + AESGCM(_key_of(day)).encrypt(nonce, secret.encode(), bound_to.encode())
 
 
-def unseal(day: date, ciphertext: bytes, *, bound_to: str) -> str | None:
+def unseal(day: date, ciphertext: bytes | memoryview, *, bound_to: str) -> str | None:
     """The secret, or None if its day was erased."""
     row = SecretDay.objects.filter(pk=day).first()
     if row is None:

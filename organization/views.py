@@ -19,7 +19,7 @@ from gateway_site.api.pagination import single_values
 from organization import idempotency, services
 from organization.audit import Actor
 from organization.idempotency import Created
-from organization.models import AdminKey, Project
+from organization.models import AdminKey, Organization, Project
 from organization.serializers import (
     AdminKeyPage,
     AdminKeyResponse,
@@ -46,6 +46,11 @@ class OrganizationViewSet(GenericViewSet):
 
     required_permissions: dict[str, str] = {}
     http_method_names = ["get", "head", "post", "patch", "delete"]
+
+    @property
+    def organization(self) -> Organization:
+        key: AdminKey = self.request.auth  # type: ignore[assignment]
+        return key.organization
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         # A chunked body comes without a Content-Length, which DRF takes for no body at all.
@@ -77,9 +82,7 @@ class ProjectViewSet(OrganizationViewSet):
 
     def get_queryset(self) -> QuerySet[Project]:
         # The tenant wall.
-        return Project.objects.select_related("organization").filter(
-            organization=self.request.auth.organization
-        )
+        return Project.objects.select_related("organization").filter(organization=self.organization)
 
     @extend_schema(
         tags=["Project keys"],
@@ -142,7 +145,7 @@ class AdminKeyViewSet(OrganizationViewSet):
     lookup_url_kwarg = "api_key_id"
 
     def get_queryset(self) -> QuerySet[AdminKey]:
-        return AdminKey.objects.filter(organization=self.request.auth.organization)
+        return AdminKey.objects.filter(organization=self.organization)
 
     @extend_schema(
         tags=["Admin keys"],

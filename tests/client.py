@@ -46,6 +46,9 @@ def exchange(
 ) -> Answer:
     """Send one request, its body in these chunks, and collect the answer."""
     path, _, query = target.partition("?")
+    sent = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
+    if not any(name == b"host" for name, _ in sent):
+        sent.append((b"host", b"localhost"))
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -56,12 +59,10 @@ def exchange(
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers],
+        "headers": sent,
         "server": ("localhost", 80),
         "client": ("127.0.0.1", 50000),
     }
-    if not any(name == b"host" for name, _ in scope["headers"]):  # type: ignore[union-attr,misc]
-        scope["headers"].append((b"host", b"localhost"))  # type: ignore[union-attr]
     # As Django's own test client does: the end of a request would close the test's transaction.
     request_started.disconnect(close_old_connections)
     request_finished.disconnect(close_old_connections)

@@ -46,7 +46,7 @@ def _flush_append_only_tables() -> Iterator[None]:
                 for statement in statements_to_guard("sqlite", table):
                     cursor.execute(statement)
 
-    operations.execute_sql_flush = flush  # type: ignore[method-assign]
+    operations.execute_sql_flush = flush  # type: ignore[method-assign,assignment]
     yield
     operations.execute_sql_flush = original  # type: ignore[method-assign]
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class LiveServer:
         self.port = port
         self.output: list[str] = []
         self._is_ready = threading.Event()
+        self._ended = threading.Event()
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -50,11 +52,19 @@ class LiveServer:
             self.output.append(line)
             if any(words in line for words in READY_WORDS):
                 self._is_ready.set()
-        self._is_ready.set()  # it ended; whoever waits looks at the output
+        self._ended.set()
+        self._is_ready.set()  # whoever waits looks at the output
 
     def wait_until_ready(self) -> None:
         assert self._is_ready.wait(START_SECONDS), self.output
-        assert self.process.poll() is None, self.output
+        # The supervisor of several workers speaks before the first of them listens.
+        until = time.monotonic() + START_SECONDS
+        while self.process.poll() is None and time.monotonic() < until:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            self._ended.wait(0.02)
+        raise AssertionError(self.output)
 
     def stop(self) -> int:
         """End the server as an operator would, and its whole family if it does not obey."""
@@ -73,7 +83,11 @@ class LiveServer:
 
 @contextlib.contextmanager
 def live_server(
-    environment: dict[str, str], *, workers: int = 1, server: str = "serve", **settings: str
+    environment: dict[str, str],
+    *,
+    workers: int = 1,
+    server: str = "serve",
+    settings: dict[str, str] | None = None,
 ) -> Iterator[LiveServer]:
     """`manage.py serve`, or daphne, with these settings."""
     port = free_port()
@@ -85,7 +99,7 @@ def live_server(
         command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
         command += ["gateway_site.asgi:application"]
     inherited = {**environment, "DJANGO_SETTINGS_MODULE": "gateway_site.settings"}
-    running = LiveServer(command, {**inherited, **settings}, port)
+    running = LiveServer(command, {**inherited, **(settings or {})}, port)
     try:
         running.wait_until_ready()
         yield running

@@ -7,8 +7,11 @@ from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import force_instance
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
+
+from gateway_site.api.serializers import StrictSerializer
 
 # Unspecified: other-status-codes. The spec shows ten error bodies for organization routes and does not
 # say which; these are the ten of its table that such a route can give.
@@ -63,7 +66,7 @@ class GatewaySchema(AutoSchema):
             operation["description"] = f"{operation.get('description', '')}\n\n{sentence}".strip()
         return operation
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]
         handler = getattr(self.view, getattr(self.view, "action", ""), None)
         return inspect.getdoc(handler) or ""
 
@@ -74,6 +77,15 @@ class GatewaySchema(AutoSchema):
             bodies[status] = self._get_response_for_code(ErrorEnvelope, status, direction=direction)
             bodies[status]["description"] = MEANINGS[int(status)]
         return bodies
+
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        return False  # pages are described as they are, where a guess would wrap them in an array
+
+    def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> Any:
+        schema = super()._map_serializer(serializer, direction, bypass_extensions)
+        if isinstance(force_instance(serializer), StrictSerializer):
+            schema["additionalProperties"] = False
+        return schema
 
     def get_override_parameters(self) -> Any:
         return [*super().get_override_parameters(), *REQUEST_ID_HEADERS]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
-from gateway_site.api.errors import InvalidRequest
+from gateway_site.api.errors import InvalidRequest, NotFound
 from gateway_site.api.identifiers import uuid_or_none
 
 # Unspecified: admin-key-list-parameters. The names are those that the OpenAI SDK sends, and so is the
 # default page size; the bounds are the spec's.
 CURSOR, PAGE_SIZE, ORDER = "after", "limit", "order"
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 20, 100
+MAX_CURSOR_LENGTH = 200
 
 
 def single_values(query: QueryDict, allowed: set[str]) -> dict[str, str]:
@@ -61,11 +62,13 @@ def page(query: QueryDict, rows: QuerySet, *, all_rows: QuerySet, represent: Any
     }
 
 
-def _cursor_row(rows: QuerySet, cursor: str) -> Model:
+def _cursor_row(rows: QuerySet, cursor: str) -> Any:
+    if not 1 <= len(cursor) <= MAX_CURSOR_LENGTH:
+        raise InvalidRequest(f"This must have 1 to {MAX_CURSOR_LENGTH} characters.", param=CURSOR)
     identifier = uuid_or_none(cursor)
     row = rows.filter(pk=identifier).first() if identifier else None
     if row is None:
-        raise InvalidRequest("This is not the id of a resource in the list.", param=CURSOR)
+        raise NotFound("There is no resource with this id to continue after.", param=CURSOR)
     return row
 
 

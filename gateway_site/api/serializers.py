@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from django.core.validators import RegexValidator
 from drf_spectacular.drainage import set_override
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
@@ -30,10 +31,12 @@ class StrictSerializer(serializers.Serializer):
 
 
 class Text(serializers.CharField):
-    """A JSON string, kept as it was sent."""
+    """A JSON string that is not blank, kept as it was sent."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(trim_whitespace=False, **options)
+        # The pattern is for the document's readers as much as for us; the parser refuses NUL before.
+        not_blank = RegexValidator(r"^[^\x00]*[^\s\x00][^\x00]*$", "This must not be blank.")
+        super().__init__(trim_whitespace=False, validators=[not_blank], **options)
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
@@ -41,9 +44,7 @@ class Text(serializers.CharField):
         return data
 
     def run_validation(self, data: Any = serializers.empty) -> Any:
-        # DRF's own check would strip first and call a name of spaces blank; ours says what it means.
-        if isinstance(data, str) and data.strip() == "" and not self.allow_blank:
-            raise serializers.ValidationError("This must not be blank.")
+        # Past DRF's own check of blank strings, which says so in other words.
         return serializers.Field.run_validation(self, data)
 
 

@@ -101,9 +101,7 @@ def test_a_key_revoked_between_two_pages_still_marks_the_place(acme: Organizatio
         ("limit=5&limit=6", "limit"),
         ("order=down", "order"),
         ("after=", "after"),
-        ("after=x", "after"),
         ("after=" + "x" * 201, "after"),
-        ("after=%00", "after"),
         ("offset=3", "offset"),
     ],
 )
@@ -115,8 +113,10 @@ def test_a_strangers_key_is_no_cursor(rival: Organization, api: ApiClient) -> No
     theirs = api.get(f"{URL}?after={make_admin_key(rival).key.pk}")
     nobodys = api.get(f"{URL}?after={uuid.uuid4()}")
 
-    assert_error(theirs, 400, param="after")
-    assert theirs.error["message"] == nobodys.error["message"]
+    assert_error(theirs, 404, "not_found", param="after")
+    assert (
+        theirs.error["message"] == nobodys.error["message"] == api.get(f"{URL}?after=x%00").error["message"]
+    )
 
 
 def test_a_strangers_keys_are_not_listed(rival: Organization, api: ApiClient) -> None:
