@@ -45,5 +45,5 @@ def _create_operator() -> str | None:
     if users.exists():
         return None
     password = secrets.token_urlsafe(12)
-    users.create_superuser(OPERATOR, password=password)  # type: ignore[attr-defined]
+    users.create_superuser(OPERATOR, password=password)
     return password

@@ -42,6 +42,9 @@ def run(*, host: str, port: int, workers: int) -> None:
     _require_free(host, port)
     if not settings.STATIC_ROOT.is_dir():
         prepare_static_files()
+    # uvicorn drains and then raises the signal again, which would end this process on the spot and
+    # leave what runs beside it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with scheduled_work() if settings.IS_BROKER_EMBEDDED else contextlib.nullcontext():
         uvicorn.run(
             "gateway_site.asgi:application",

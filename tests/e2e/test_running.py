@@ -1,0 +1,129 @@
+"""The commands that run the gateway, run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from openai import OpenAI
+
+from tests.live import ROOT, LiveServer, free_port
+
+
+@pytest.fixture
+def empty_home(tmp_path: Path) -> dict[str, str]:
+    """An environment in which nothing is set."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "GATEWAY_DATA_DIR": str(tmp_path / "data"),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def quickstart(environment: dict[str, str]) -> LiveServer:
+    port = free_port()
+    running = LiveServer([sys.executable, "manage.py", "quickstart", "--port", str(port)], environment, port)
+    running.wait_until_ready()
+    return running
+
+
+def children_of(process_id: int) -> list[int]:
+    by_thread = Path(f"/proc/{process_id}/task").glob("*/children")
+    return [int(each) for children in by_thread for each in children.read_text().split()]
+
+
+def test_quickstart_prints_what_works_when_pasted(empty_home: dict[str, str]) -> None:
+    running = quickstart(empty_home)
+    try:
+        said = "".join(running.output)
+        admin_key = re.findall(r"Admin key +(gwa_\w+)", said)[0]
+        customer_key = re.findall(r"Customer key +(gwk_\w+)", said)[0]
+        password = re.findall(r"password ([\w-]+)\)", said)[0]
+        client = OpenAI(base_url=f"{running.address}/v1", api_key=customer_key, admin_api_key=admin_key)
+
+        assert [key.name for key in client.admin.organization.admin_api_keys.list()] == ["quickstart"]
+        assert len(password) >= 12
+        for page in ("/admin/login/", "/docs/", "/openapi.json", "/readyz"):
+            with urlopen(Request(running.address + page)) as answer:  # noqa: S310
+                assert answer.status == 200
+        with urlopen(running.address + "/static/unfold/css/styles.css") as answer:  # noqa: S310
+            assert len(answer.read()) > 10_000
+    finally:
+        status = running.stop()
+    assert status == 0
+
+    again = quickstart(empty_home)
+    try:
+        said = "".join(again.output)
+        assert "is kept as it was" in said
+        assert "gwa_" not in said
+        assert "gwk_" not in said
+    finally:
+        again.stop()
+
+
+def test_the_scheduled_work_runs_beside_the_server_and_ends_with_it(empty_home: dict[str, str]) -> None:
+    running = quickstart(empty_home)
+    workers = children_of(running.process.pid)
+    commands = [Path(f"/proc/{each}/cmdline").read_text() for each in workers]
+    assert any("celery" in command for command in commands)
+
+    os.kill(running.process.pid, signal.SIGKILL)  # so that the server itself cannot tidy up
+    running.stop()
+
+    for each in workers:
+        descriptor = _watch(each)
+        if descriptor is not None:
+            _wait_for_end(descriptor)
+
+
+def _watch(process_id: int) -> int | None:
+    try:
+        return os.pidfd_open(process_id)
+    except ProcessLookupError:
+        return None
+
+
+def _wait_for_end(descriptor: int) -> None:
+    ready, _, _ = select.select([descriptor], [], [], 30)
+    os.close(descriptor)
+    assert ready, "a child outlived the server"
+
+
+def test_serve_refuses_a_database_that_is_not_migrated(empty_home: dict[str, str]) -> None:
+    run = subprocess.run(
+        [sys.executable, "manage.py", "serve"], cwd=ROOT, env=empty_home, capture_output=True, text=True
+    )
+
+    assert run.returncode == 1
+    assert "run `manage.py migrate` first" in run.stderr
+
+
+def test_doctor_finds_what_is_wrong(empty_home: dict[str, str]) -> None:
+    def doctor(**changes: str) -> tuple[int, dict[str, bool]]:
+        run = subprocess.run(
+            [sys.executable, "manage.py", "doctor", "--json"],
+            cwd=ROOT,
+            env={**empty_home, **changes},
+            capture_output=True,
+            text=True,
+        )
+        findings = json.loads(run.stdout)["findings"]
+        return run.returncode, {each["subject"]: each["is_good"] for each in findings}
+
+    status, findings = doctor()
+    assert (status, findings["database"], findings["migrations"]) == (1, True, False)
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=empty_home, check=True)
+    status, findings = doctor()
+    assert status == 0, findings
+    status, findings = doctor(REDIS_URL="redis://127.0.0.1:1/0")
+    assert (status, findings["cache"], findings["broker"], findings["database"]) == (1, False, False, True)
