@@ -1,0 +1,64 @@
+# make run      the gateway on http://127.0.0.1:8000, with nothing to set up
+# make test     every check there is, on SQLite and on PostgreSQL
+# make install  the environment alone, in .venv
+# make lint     the checks that run no tests
+# make pins     requirements*.txt from pyproject.toml, with uv; PINS_ARGS=--upgrade for new versions
+# make clean    removes what these made; the gateway's own data stays
+
+PYTHON ?= python3
+RUN_ARGS ?=
+PYTEST_ARGS ?=
+PYTEST_WORKERS ?= 2
+PINS_ARGS ?=
+
+BIN := .venv/bin
+UV := $(shell command -v uv 2>/dev/null)
+INSTALL := $(if $(UV),$(UV) pip install --compile-bytecode --python $(BIN)/python,$(BIN)/python -m pip install)
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url
+
+# Where it is set, every start of Python compiles all libraries again, which takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: install run test lint pins clean
+
+install: .venv/installed
+
+run: install
+	$(BIN)/python manage.py quickstart $(RUN_ARGS)
+
+test: lint
+	$(BIN)/python -m pytest --database=sqlite -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --database=postgres -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+# These read the settings, which would make the data directory of an installation here.
+lint: export GATEWAY_DATA_DIR := $(CURDIR)/.venv/lint
+lint: export DATABASE_URL :=
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy .
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
+
+pins:
+	$(COMPILE) $(PINS_ARGS) pyproject.toml --output-file requirements.txt
+	$(COMPILE) $(PINS_ARGS) pyproject.toml --extra dev --constraint requirements.txt \
+		--output-file requirements-dev.txt
+
+clean:
+	rm -rf .venv static_collected .mypy_cache .pytest_cache .ruff_cache .hypothesis .schemathesis test-results
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "PYTHON must be 3.11 or newer.")'
+	$(PYTHON) -m venv --clear .venv
+
+.venv/installed: requirements.txt | .venv/bin/python
+	$(INSTALL) --quiet --require-hashes --requirement requirements.txt
+	touch $@
+
+# What is needed to run is a part of what is needed to test.
+.venv/installed-dev: requirements-dev.txt requirements.txt | .venv/bin/python
+	$(INSTALL) --quiet --require-hashes --requirement requirements-dev.txt
+	touch $@ .venv/installed
