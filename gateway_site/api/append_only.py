@@ -8,7 +8,7 @@ from django.db.migrations.operations.base import Operation
 
 POSTGRESQL_FUNCTION = """
 CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END $$
+$$ BEGIN RAISE EXCEPTION USING MESSAGE = TG_TABLE_NAME || ' is append-only'; END $$
 """
 
 
@@ -48,12 +48,12 @@ class AppendOnly(Operation):
         for statement in statements_to_guard(
             schema_editor.connection.vendor, self._table(app_label, to_state)
         ):
-            schema_editor.execute(statement, params=None)  # `%` here is PostgreSQL's, not a placeholder
+            schema_editor.execute(statement)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         table = self._table(app_label, from_state)
         for statement in statements_to_release(schema_editor.connection.vendor, table):
-            schema_editor.execute(statement, params=None)
+            schema_editor.execute(statement)
 
     def describe(self) -> str:
         return f"Make {self.model_name} append-only"
