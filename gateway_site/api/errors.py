@@ -3,6 +3,7 @@ Every error that a client can see.
 
 * ApiError                      500
   x InvalidRequest              400
+    + ContextLengthExceeded     400
   x Unauthenticated             401
   x InsufficientCredit          402
   x SpendingCapExceeded         402
@@ -10,6 +11,7 @@ Every error that a client can see.
     + WrongKeyKind              403
     + ProjectArchivedForUse     403
   x NotFound                    404
+    + ModelNotFound             404
   x MethodNotAllowed            405
   x Conflict                    409
     + IdempotencyMismatch       409
@@ -21,6 +23,8 @@ Every error that a client can see.
     + ConcurrencyExceeded       429
   x UnsupportedOption           501
   x Unavailable                 503
+    + ShuttingDown              503
+    + ModelNotConfigured        503, not worth a retry
   x BackendError                502
     + ProviderRejected          422
     + BackendBusy               429
@@ -68,6 +72,18 @@ class InvalidRequest(ApiError):
     type = "invalid_request_error"
     code = "invalid_request"
     message = "The request is not valid."
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The code that clients know to shorten the conversation by."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, *, tokens: int, limit: int) -> None:
+        super().__init__(
+            f"The request is about {tokens} tokens long; this model reads and writes {limit} together.",
+            param="messages",
+        )
 
 
 class Unauthenticated(ApiError):
@@ -133,6 +149,16 @@ class NotFound(ApiError):
     type = "not_found_error"
     code = "not_found"
     message = "There is nothing here under that name in your organization."
+
+
+class ModelNotFound(NotFound):
+    """One answer for a model that is not there and one that is switched off."""
+
+    code = "model_not_found"
+    message = "There is no such model."
+
+    def __init__(self) -> None:
+        super().__init__(param="model")
 
 
 class MethodNotAllowed(ApiError):
@@ -213,7 +239,23 @@ class Unavailable(ApiError):
     type = "overloaded_error"
     code = "service_unavailable"
     message = "A required service is unavailable. Try again."
-    retry_after_seconds = 1
+    retry_after_seconds: int | None = 1
+
+
+class ModelNotConfigured(Unavailable):
+    """A price or a deployment is missing. A model without a price is never served for nothing."""
+
+    code = "model_not_configured"
+    message = "This model is not completely configured."
+    retry_after_seconds = None
+    should_retry = False
+
+
+class ShuttingDown(Unavailable):
+    """This process was told to stop, and could not wait for the request any longer."""
+
+    code = "shutting_down"
+    message = "The gateway stopped before the request was done."
 
 
 class UnsupportedOption(ApiError):

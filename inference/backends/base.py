@@ -1,0 +1,54 @@
+"""
+What a backend is: one attribute and one method.
+
+A backend object stands for one address with its credentials. It is shared by all requests of a process,
+so `generate` keeps what belongs to a request in its own frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Protocol
+
+from gateway_site.api.errors import UnsupportedOption
+from inference.events import Event, Prompt
+
+Dispatch = Callable[[], Awaitable[None]]
+
+
+async def nothing_to_mark() -> None:
+    """The Dispatch of a request whose hold is marked already, and of tests."""
+
+
+class Backend(Protocol):
+    # Names of `inference.events.Option`. A prompt that uses one is refused with 501 before anything is
+    # reserved; `generate` may rely on not seeing them.
+    lacks: frozenset[str]
+
+    def generate(self, prompt: Prompt, *, model: str, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
+        """
+        Yield the events of one request. `model` is the model's id on this backend.
+
+        - **Order.** Completions may interleave. Each ends with its one Finish, and nothing follows that
+          but Usage. Usage may come several times, each counting from the start; the last one counts and
+          comes after every Finish. A backend that was told no usage, or nonsense, yields none: the
+          pipeline then counts what it saw.
+        - **dispatch** is awaited once, before the first byte of the request leaves this process (after
+          the connection stands, where the client library lets us see that). If it raises, nothing is
+          sent. Until it returned the request is provably free; from then on only the backend knows.
+        - **Errors** are BackendError and its children, raised at any time. `is_free` on them says that
+          the backend is known to have generated nothing; only such a one may be tried elsewhere.
+          A stream that ends before every Finish is BackendFailed. What upstream said in words never
+          reaches a client, except the message of ProviderRejected.
+        - **Cancellation.** The caller closes the generator (`aclosing`) or cancels the task that reads
+          it. Either closes the connection upstream before the generator is done: an upstream that still
+          generates is money. So no `yield` inside a `TaskGroup` or `timeout`, and no shielding.
+        """
+        ...
+
+
+def require_options(prompt: Prompt, lacks: frozenset[str]) -> None:
+    """Refuse a prompt that uses what the backend does not implement, naming the field that asked."""
+    for option, param in prompt.options_used.items():
+        if option in lacks:
+            raise UnsupportedOption(param=param)
