@@ -1,0 +1,95 @@
+"""
+What a backend says it used, before anyone is charged for it.
+
+Upstream's figures are input like any other: they may be missing, nonsense or malicious. A figure that
+cannot be true is dropped, not repaired, and an operator hears of it; the pipeline then counts for itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from inference.events import Usage
+
+logger = logging.getLogger(__name__)
+
+# Told in a few fixed words what was wrong, at most once for each kind and request.
+Alert = Callable[[str], None]
+
+
+def log_alert(backend: str) -> Alert:
+    def alert(problem: str) -> None:
+        logger.warning("backend %s: untrustworthy usage: %s", backend, problem)
+
+    return alert
+
+
+class UsageWatch:
+    """Follows the usage that one answer reports, chunk by chunk. `latest` is what may be believed."""
+
+    def __init__(self, alert: Alert) -> None:
+        self.latest: Usage | None = None
+        self._alert = alert
+        self._alerted: set[str] = set()
+
+    def report(
+        self,
+        prompt_tokens: object,
+        completion_tokens: object,
+        *,
+        total_tokens: object = None,
+        cached_tokens: object = None,
+        cache_write_tokens: object = None,
+        reasoning_tokens: object = None,
+        has_output: bool,
+    ) -> Usage | None:
+        """The usage to believe after this report, or None when the report says nothing credible."""
+        usage = Usage.checked(
+            prompt_tokens,
+            completion_tokens,
+            cached_tokens=cached_tokens,
+            cache_write_tokens=cache_write_tokens,
+            reasoning_tokens=reasoning_tokens,
+        )
+        if usage is None:
+            self.complain("not plain counts")
+            return None
+        if has_output and not (usage.completion_tokens and usage.prompt_tokens):
+            # 0 is believed of an empty answer only. Here it would make a real one free.
+            self.complain("zero for an answer that is not empty")
+            return None
+        if total_tokens is not None and total_tokens != usage.total_tokens:
+            self.complain("the total is not the sum of its parts")
+        self._check_part(cached_tokens, usage.cached_tokens)
+        self._check_part(cache_write_tokens, usage.cache_write_tokens)
+        self._check_part(reasoning_tokens, usage.reasoning_tokens)
+        self.latest = self._never_less(usage)
+        return self.latest
+
+    def complain(self, problem: str) -> None:
+        if problem not in self._alerted:
+            self._alerted.add(problem)
+            self._alert(problem)
+
+    def _check_part(self, reported: object, believed: int | None) -> None:
+        if reported is not None and reported != believed:
+            self.complain("a detail does not fit its whole")
+
+    def _never_less(self, usage: Usage) -> Usage:
+        before = self.latest
+        if before is None:
+            return usage
+        if (
+            usage.prompt_tokens >= before.prompt_tokens
+            and usage.completion_tokens >= before.completion_tokens
+        ):
+            return usage
+        self.complain("it shrank")
+        return Usage(
+            prompt_tokens=max(usage.prompt_tokens, before.prompt_tokens),
+            completion_tokens=max(usage.completion_tokens, before.completion_tokens),
+            cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+        )

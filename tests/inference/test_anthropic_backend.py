@@ -1,0 +1,211 @@
+"""The `anthropic` backend: a Messages stream as events, and counted tokens."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
+from inference.backends.anthropic_events import MessagesReader
+from inference.backends.http import Client
+from inference.backends.sse import Decoder
+from inference.events import (
+    Finish,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStart,
+    Usage,
+)
+from tests.inference.faulty_harness import HASTY, anthropic_backend, tell
+from tests.inference.faulty_speech import record
+from tests.inference.faulty_upstream import FaultyUpstream
+
+
+def read(*happenings, shows_reasoning=True, alerts=None):
+    reader = MessagesReader(
+        shows_reasoning=shows_reasoning, alert=(alerts if alerts is not None else []).append, credential=""
+    )
+    stream = b"".join(record(one, event=one["type"]) for one in happenings)
+    events = [event for one in Decoder().feed(stream) for event in reader.feed(one)]
+    return events + reader.end()
+
+
+START = {
+    "type": "message_start",
+    "message": {
+        "id": "msg_1",
+        "usage": {
+            "input_tokens": 10,
+            "cache_read_input_tokens": 30,
+            "cache_creation_input_tokens": 2,
+            "output_tokens": 1,
+        },
+    },
+}
+STOP = {"type": "message_stop"}
+
+
+def block(index, content):
+    return {"type": "content_block_start", "index": index, "content_block": content}
+
+
+def delta(index, **fields):
+    return {"type": "content_block_delta", "index": index, "delta": fields}
+
+
+def closed(index):
+    return {"type": "content_block_stop", "index": index}
+
+
+def ended(reason="end_turn", **usage):
+    return {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage or {"output_tokens": 9}}
+
+
+def test_it_works():
+    assert read(
+        START,
+        block(0, {"type": "thinking", "thinking": "", "signature": ""}),
+        {"type": "ping"},
+        delta(0, type="thinking_delta", thinking="hm"),
+        delta(0, type="signature_delta", signature="EqQB"),
+        closed(0),
+        block(1, {"type": "text", "text": ""}),
+        delta(1, type="text_delta", text="Hello"),
+        closed(1),
+        block(2, {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}),
+        delta(2, type="input_json_delta", partial_json=""),
+        delta(2, type="input_json_delta", partial_json='{"a"'),
+        delta(2, type="input_json_delta", partial_json=": 1}"),
+        closed(2),
+        block(3, {"type": "tool_use", "id": "toolu_2", "name": "g", "input": {}}),
+        closed(3),
+        ended("tool_use"),
+        STOP,
+    ) == [
+        ReasoningDelta(0, "hm"),
+        TextDelta(0, "Hello"),
+        ToolCallStart(0, 0, "toolu_1", "f"),
+        ToolCallArguments(0, 0, '{"a"'),
+        ToolCallArguments(0, 0, ": 1}"),
+        ToolCallStart(0, 1, "toolu_2", "g"),
+        ToolCallArguments(0, 1, "{}"),
+        Finish(0, "tool_calls"),
+        Usage(42, 9, cached_tokens=30, cache_write_tokens=2),
+    ]
+
+
+def test_thinking_that_is_not_to_be_shown():
+    events = read(START, delta(0, thinking="hm"), delta(1, text="x"), ended(), STOP, shows_reasoning=False)
+
+    assert events[0] == TextDelta(0, "x")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("tool_use", "tool_calls"),
+        ("refusal", "content_filter"),
+        ("something_new", "stop"),
+    ],
+)
+def test_reasons(said, reason):
+    assert Finish(0, reason) in read(START, delta(0, text="x"), ended(said), STOP)
+
+
+def test_what_is_new_is_ignored():
+    events = read(
+        START,
+        {"type": "from_the_future"},
+        block(0, {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "q"}}),
+        delta(0, type="input_json_delta", partial_json='{"query"'),
+        delta(1, text="x"),
+        ended(),
+        STOP,
+    )
+
+    assert events[0] == TextDelta(0, "x")
+
+
+def test_cut_off_before_its_reason_is_a_failure():
+    with pytest.raises(BackendFailed) as failure:
+        read(START, delta(0, text="x"))
+
+    assert not failure.value.is_free
+
+
+def test_the_count_at_the_start_never_stands_for_the_whole():
+    assert read(START, delta(0, text="x"), {**ended(), "usage": None}, STOP) == [
+        TextDelta(0, "x"),
+        Finish(0, "stop"),
+    ]
+
+
+@pytest.mark.parametrize("figure", [-1, 1.5, "9", True, 2**70])
+@pytest.mark.parametrize("name", ["input_tokens", "cache_read_input_tokens", "output_tokens"])
+def test_a_figure_that_is_no_count_is_told_and_not_used(name, figure):
+    alerts: list[str] = []
+    figures = {"output_tokens": 9, name: figure}
+
+    events = read(START, delta(0, text="x"), ended(**figures), STOP, alerts=alerts)
+
+    assert events == [TextDelta(0, "x"), Finish(0, "stop")]
+    assert alerts == ["not plain counts"]
+
+
+def test_an_overloaded_provider_is_busy_and_free():
+    told = tell("anthropic", "error_first")
+
+    assert isinstance(told.error, BackendBusy)
+    assert told.error.is_free
+
+
+def test_json_instead_of_a_stream():
+    told = tell("anthropic", "json")
+
+    assert told.text == "Hello wörld, this is"
+    assert told.usage == Usage(11, 5, cached_tokens=0, cache_write_tokens=0)
+
+
+def test_tools_through_the_wire():
+    told = tell("anthropic", "ok_tools")
+
+    assert [start.name for start in told.of(ToolCallStart)] == ["weather", "time"]
+    assert (
+        "".join(event.text for event in told.of(ToolCallArguments) if event.call == 0) == '{"city": "Köln"}'
+    )
+
+
+# --- Counting ---------------------------------------------------------------------------------------
+
+
+def count(model):
+    async def run():
+        async with FaultyUpstream() as upstream, Client(HASTY) as client:
+            body = {"model": model, "messages": [{"role": "user", "content": "Hi"}] * 3}
+            return await anthropic_backend(client, upstream).count_tokens(body), upstream.last.path
+
+    return asyncio.run(run())
+
+
+def test_counting_tokens():
+    assert count("ok") == (21, "/v1/messages/count_tokens")
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("400", ProviderRejected),
+        ("500_empty", BackendFailed),
+        ("html", BackendFailed),
+        ("json_error", BackendFailed),
+    ],
+)
+def test_counting_fails_as_generating_does(fault, error):
+    with pytest.raises(error):
+        count(fault)

@@ -1,0 +1,106 @@
+"""Server-sent events: the same records however the network cuts them, and nothing without a bound."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.backends.sse import Decoder, Record, StreamTooLarge
+
+LINE_ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
+TEXT = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
+
+
+def records_of(stream: bytes, cuts: list[int] | None = None) -> list[Record]:
+    decoder = Decoder()
+    edges = [0, *sorted(cuts or []), len(stream)]
+    return [record for start, end in itertools.pairwise(edges) for record in decoder.feed(stream[start:end])]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[bytes, list[Record]]:
+    """A stream written every way that the format allows, and the records that it means."""
+    stream, expected = b"", []
+    if draw(st.booleans()):
+        stream += b"\xef\xbb\xbf"
+    for _ in range(draw(st.integers(0, 6))):
+        event, lines = draw(TEXT), draw(st.lists(TEXT, max_size=3))
+        written = [b"event: " + event.encode()] if event else []
+        written += [b"data: " + line.encode() for line in lines]
+        written += draw(st.sampled_from([[], [b": ping"], [b"retry: 1"], [b"id: 7"], [b"unknown"]]))
+        line_end = draw(LINE_ENDS)  # one for the record: CR and then LF would be a single end
+        stream += b"".join(line + line_end for line in [*written, b""])
+        if lines:
+            expected.append(Record(event, "\n".join(lines).encode()))
+    return stream, expected
+
+
+def test_it_works():
+    assert records_of(b'data: {"a": 1}\n\ndata: [DONE]\n\n') == [("", b'{"a": 1}'), ("", b"[DONE]")]
+
+
+@given(streams(), st.data())
+def test_cut_at_any_bytes_it_gives_the_same_records(case, data):
+    stream, expected = case
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12))
+
+    assert records_of(stream, cuts) == expected
+    assert records_of(stream, list(range(len(stream)))) == expected
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c"])
+def test_only_cr_and_lf_end_a_line(separator):
+    data = f'{{"text": "a{separator}b"}}'.encode()
+
+    assert records_of(b"data: " + data + b"\n\n") == [("", data)]
+
+
+def test_a_comment_or_an_event_without_data_is_no_record():
+    assert records_of(b": ping\n\nevent: ping\n\nretry: 5\n\n\n\n") == []
+
+
+def test_a_record_without_its_blank_line_is_dropped():
+    assert records_of(b"data: whole\n\ndata: cut") == [("", b"whole")]
+
+
+def test_the_space_after_the_colon_is_optional_and_only_one_is_dropped():
+    assert records_of(b"data:a\ndata:  b\n\n") == [("", b"a\n b")]
+
+
+@pytest.mark.parametrize("chunk", [1, 700, 65536])
+def test_a_record_over_its_bound_is_refused_before_it_is_complete(chunk):
+    decoder = Decoder(max_record_bytes=100_000)
+    for _ in range(100_000 // chunk):
+        decoder.feed(b"x" * chunk)
+
+    with pytest.raises(StreamTooLarge):
+        decoder.feed(b"x" * chunk)
+
+
+def test_a_complete_record_over_its_bound_is_refused():
+    with pytest.raises(StreamTooLarge):
+        Decoder(max_record_bytes=100).feed(b"data: " + b"x" * 200 + b"\n\n")
+
+
+def test_the_whole_stream_is_bounded():
+    decoder = Decoder(max_stream_bytes=900)
+    for _ in range(100):
+        decoder.feed(b"data: x\n\n")
+
+    with pytest.raises(StreamTooLarge):
+        decoder.feed(b"data: x\n\n")
+
+
+def test_hostile_shapes_take_linear_time():
+    started = time.perf_counter()
+    dripping, many_lines = Decoder(), Decoder()
+
+    for _ in range(300_000):
+        dripping.feed(b"x")
+    many_lines.feed(b"data:\n" * 170_000 + b"\n")
+
+    assert time.perf_counter() - started < 3
