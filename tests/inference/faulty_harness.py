@@ -15,7 +15,7 @@ from inference.backends.base import Backend
 from inference.backends.http import Client, Timeouts
 from inference.backends.openai import OpenAIBackend
 from inference.events import Event, Finish, Prompt, ReasoningDelta, TextDelta, Turn, Usage
-from tests.inference.faulty_upstream import Exchange, FaultyUpstream
+from tests.inference.faulty_upstream import FaultyUpstream
 
 CREDENTIAL = "sk-secret-0123456789abcdef"
 HASTY = Timeouts(connect=1, first_byte=0.4, between_bytes=0.4, total=5)
@@ -28,10 +28,10 @@ class Told:
     """What one request came to."""
 
     events: list[Event] = field(default_factory=list)
-    error: BackendError | None = None
+    error: Any = None  # a BackendError, or None if it went well
     dispatches: int = 0
     alerts: list[str] = field(default_factory=list)
-    exchange: Exchange | None = None
+    exchange: Any = None  # an Exchange, once the upstream has seen it
 
     def of(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -68,7 +68,7 @@ def anthropic_backend(client: Client, upstream: FaultyUpstream, **options: Any) 
     return AnthropicBackend(client, name="faulty", base_url=base_url, api_key=CREDENTIAL, **options)
 
 
-MAKERS = {"openai": openai_backend, "anthropic": anthropic_backend}
+MAKERS: dict[str, Any] = {"openai": openai_backend, "anthropic": anthropic_backend}
 
 
 def tell(

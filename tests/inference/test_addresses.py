@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -74,17 +75,17 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("url", "plain"), ALLOWED)
-def test_a_model_server_may_live_there(url, plain):
+def test_a_model_server_may_live_there(url: Any, plain: Any) -> None:
     assert str(parse_base_url(url)) == plain
 
 
 @pytest.mark.parametrize("url", REFUSED)
-def test_no_backend_may_live_there(url):
+def test_no_backend_may_live_there(url: Any) -> None:
     with pytest.raises(AddressRefused):
         parse_base_url(url)
 
 
-def test_a_refusal_does_not_repeat_the_address():
+def test_a_refusal_does_not_repeat_the_address() -> None:
     with pytest.raises(AddressRefused) as refusal:
         parse_base_url("http://user:hunter2@vllm.internal")
 
@@ -104,7 +105,7 @@ def test_a_refusal_does_not_repeat_the_address():
         ("http://127.0.0.1", False),
     ],
 )
-def test_a_list_of_hosts_leaves_no_other(url, is_allowed):
+def test_a_list_of_hosts_leaves_no_other(url: Any, is_allowed: Any) -> None:
     allowed_hosts = ["api.openai.com", "10.0.0.0/8"]
 
     if is_allowed:
@@ -118,25 +119,25 @@ class Names(AbstractResolver):
     def __init__(self, *addresses: str) -> None:
         self.addresses = addresses
 
-    async def resolve(self, host, port=0, family=socket.AF_INET):
+    async def resolve(self, host: Any, port: Any = 0, family: Any = socket.AF_INET) -> Any:
         return [
             ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
             for address in self.addresses
         ]
 
-    async def close(self):
+    async def close(self) -> None:
         pass
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254", "0.0.0.7"])
-def test_a_name_that_comes_to_mean_a_refused_address_is_not_connected(address):
+def test_a_name_that_comes_to_mean_a_refused_address_is_not_connected(address: Any) -> None:
     resolver = GuardedResolver(Names("10.0.0.1", address))
 
     with pytest.raises(OSError, match="refused"):
         asyncio.run(resolver.resolve("rebinding.example", 80))
 
 
-def test_a_name_in_this_network_is_resolved():
+def test_a_name_in_this_network_is_resolved() -> None:
     resolver = GuardedResolver(Names("10.0.0.1", "127.0.0.1"))
 
     results = asyncio.run(resolver.resolve("vllm.internal", 80))
@@ -144,8 +145,8 @@ def test_a_name_in_this_network_is_resolved():
     assert [result["host"] for result in results] == ["10.0.0.1", "127.0.0.1"]
 
 
-def test_numeric_notations_that_slip_past_the_parser_meet_the_resolver():
-    async def resolve():
+def test_numeric_notations_that_slip_past_the_parser_meet_the_resolver() -> None:
+    async def resolve() -> None:
         await GuardedResolver().resolve("2852039166", 80, socket.AF_INET)
 
     with pytest.raises(OSError, match="refused"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.inference.faulty_speech import record
 from tests.inference.faulty_upstream import FaultyUpstream
 
 
-def read(*happenings, shows_reasoning=True, alerts=None):
+def read(*happenings: Any, shows_reasoning: Any = True, alerts: Any = None) -> Any:
     reader = MessagesReader(
         shows_reasoning=shows_reasoning, alert=(alerts if alerts is not None else []).append, credential=""
     )
@@ -47,23 +48,23 @@ START = {
 STOP = {"type": "message_stop"}
 
 
-def block(index, content):
+def block(index: Any, content: Any) -> Any:
     return {"type": "content_block_start", "index": index, "content_block": content}
 
 
-def delta(index, **fields):
+def delta(index: Any, **fields: Any) -> Any:
     return {"type": "content_block_delta", "index": index, "delta": fields}
 
 
-def closed(index):
+def closed(index: Any) -> Any:
     return {"type": "content_block_stop", "index": index}
 
 
-def ended(reason="end_turn", **usage):
+def ended(reason: Any = "end_turn", **usage: Any) -> Any:
     return {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage or {"output_tokens": 9}}
 
 
-def test_it_works():
+def test_it_works() -> None:
     assert read(
         START,
         block(0, {"type": "thinking", "thinking": "", "signature": ""}),
@@ -96,7 +97,7 @@ def test_it_works():
     ]
 
 
-def test_thinking_that_is_not_to_be_shown():
+def test_thinking_that_is_not_to_be_shown() -> None:
     events = read(START, delta(0, thinking="hm"), delta(1, text="x"), ended(), STOP, shows_reasoning=False)
 
     assert events[0] == TextDelta(0, "x")
@@ -114,11 +115,11 @@ def test_thinking_that_is_not_to_be_shown():
         ("something_new", "stop"),
     ],
 )
-def test_reasons(said, reason):
+def test_reasons(said: Any, reason: Any) -> None:
     assert Finish(0, reason) in read(START, delta(0, text="x"), ended(said), STOP)
 
 
-def test_what_is_new_is_ignored():
+def test_what_is_new_is_ignored() -> None:
     events = read(
         START,
         {"type": "from_the_future"},
@@ -132,14 +133,14 @@ def test_what_is_new_is_ignored():
     assert events[0] == TextDelta(0, "x")
 
 
-def test_cut_off_before_its_reason_is_a_failure():
+def test_cut_off_before_its_reason_is_a_failure() -> None:
     with pytest.raises(BackendFailed) as failure:
         read(START, delta(0, text="x"))
 
     assert not failure.value.is_free
 
 
-def test_the_count_at_the_start_never_stands_for_the_whole():
+def test_the_count_at_the_start_never_stands_for_the_whole() -> None:
     assert read(START, delta(0, text="x"), {**ended(), "usage": None}, STOP) == [
         TextDelta(0, "x"),
         Finish(0, "stop"),
@@ -148,7 +149,7 @@ def test_the_count_at_the_start_never_stands_for_the_whole():
 
 @pytest.mark.parametrize("figure", [-1, 1.5, "9", True, 2**70])
 @pytest.mark.parametrize("name", ["input_tokens", "cache_read_input_tokens", "output_tokens"])
-def test_a_figure_that_is_no_count_is_told_and_not_used(name, figure):
+def test_a_figure_that_is_no_count_is_told_and_not_used(name: Any, figure: Any) -> None:
     alerts: list[str] = []
     figures = {"output_tokens": 9, name: figure}
 
@@ -158,21 +159,21 @@ def test_a_figure_that_is_no_count_is_told_and_not_used(name, figure):
     assert alerts == ["not plain counts"]
 
 
-def test_an_overloaded_provider_is_busy_and_free():
+def test_an_overloaded_provider_is_busy_and_free() -> None:
     told = tell("anthropic", "error_first")
 
     assert isinstance(told.error, BackendBusy)
     assert told.error.is_free
 
 
-def test_json_instead_of_a_stream():
+def test_json_instead_of_a_stream() -> None:
     told = tell("anthropic", "json")
 
     assert told.text == "Hello wörld, this is"
     assert told.usage == Usage(11, 5, cached_tokens=0, cache_write_tokens=0)
 
 
-def test_tools_through_the_wire():
+def test_tools_through_the_wire() -> None:
     told = tell("anthropic", "ok_tools")
 
     assert [start.name for start in told.of(ToolCallStart)] == ["weather", "time"]
@@ -184,8 +185,8 @@ def test_tools_through_the_wire():
 # --- Counting ---------------------------------------------------------------------------------------
 
 
-def count(model):
-    async def run():
+def count(model: Any) -> Any:
+    async def run() -> Any:
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
             body = {"model": model, "messages": [{"role": "user", "content": "Hi"}] * 3}
             return await anthropic_backend(client, upstream).count_tokens(body), upstream.last.path
@@ -193,7 +194,7 @@ def count(model):
     return asyncio.run(run())
 
 
-def test_counting_tokens():
+def test_counting_tokens() -> None:
     assert count("ok") == (21, "/v1/messages/count_tokens")
 
 
@@ -206,6 +207,6 @@ def test_counting_tokens():
         ("json_error", BackendFailed),
     ],
 )
-def test_counting_fails_as_generating_does(fault, error):
+def test_counting_fails_as_generating_does(fault: Any, error: Any) -> None:
     with pytest.raises(error):
         count(fault)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -28,15 +29,15 @@ from tests.inference.faulty_upstream import FaultyUpstream
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
-def body_of(thinking="budget", **changes):
+def body_of(thinking: Any = "budget", **changes: Any) -> Any:
     return messages_body(hello(**changes), model="claude-x", thinking=thinking)
 
 
-def said_with(*turns):
+def said_with(*turns: Any) -> Any:
     return body_of(turns=turns)["messages"]
 
 
-def test_the_smallest_request():
+def test_the_smallest_request() -> None:
     assert body_of() == {
         "model": "claude-x",
         "max_tokens": 1024,
@@ -45,7 +46,7 @@ def test_the_smallest_request():
     }
 
 
-def test_it_arrives_with_its_version_and_key():
+def test_it_arrives_with_its_version_and_key() -> None:
     exchange = tell("anthropic", "ok").exchange
 
     assert exchange.path == "/v1/messages"
@@ -54,7 +55,7 @@ def test_it_arrives_with_its_version_and_key():
     assert "authorization" not in exchange.headers
 
 
-def test_system_turns_leave_the_conversation_in_order():
+def test_system_turns_leave_the_conversation_in_order() -> None:
     body = body_of(
         turns=(
             Turn(role="system", content="Be brief."),
@@ -67,7 +68,7 @@ def test_system_turns_leave_the_conversation_in_order():
     assert [message["role"] for message in body["messages"]] == ["user"]
 
 
-def test_the_tools_loop():
+def test_the_tools_loop() -> None:
     assert said_with(
         Turn(role="user", content="Weather?"),
         Turn(
@@ -104,13 +105,13 @@ def test_the_tools_loop():
 
 
 @pytest.mark.parametrize("arguments", ["{broken", "[1]", '"text"'])
-def test_arguments_that_are_no_object_do_not_end_the_conversation(arguments):
+def test_arguments_that_are_no_object_do_not_end_the_conversation(arguments: Any) -> None:
     (message,) = said_with(Turn(role="assistant", tool_calls=(ToolCall("a", "f", arguments),)))
 
     assert message["content"][0]["input"] == {"arguments": arguments}
 
 
-def test_images():
+def test_images() -> None:
     (message,) = said_with(
         Turn(
             role="user",
@@ -125,14 +126,14 @@ def test_images():
 
 
 @pytest.mark.parametrize("url", ["data:text/html,hi", "file:///etc/passwd", "data:image/png,raw", ""])
-def test_an_image_that_is_none_is_rejected_before_anything_is_sent(url):
+def test_an_image_that_is_none_is_rejected_before_anything_is_sent(url: Any) -> None:
     with pytest.raises(ProviderRejected) as rejection:
         said_with(Turn(role="user", content=(ImagePart(url),)))
 
     assert rejection.value.is_free
 
 
-def test_the_operators_cache_is_not_the_clients_to_steer():
+def test_the_operators_cache_is_not_the_clients_to_steer() -> None:
     part = TextPart("x", extra={"cache_control": {"type": "ephemeral"}})
 
     assert "cache_control" not in str(said_with(Turn(role="user", content=(part,))))
@@ -150,7 +151,7 @@ def test_the_operators_cache_is_not_the_clients_to_steer():
         ("required", False, {"type": "any", "disable_parallel_tool_use": True}),
     ],
 )
-def test_tools_and_the_choice_among_them(choice, parallel, expected):
+def test_tools_and_the_choice_among_them(choice: Any, parallel: Any, expected: Any) -> None:
     tools = (Tool("f", "Does it", SCHEMA, True), Tool("g"))
 
     body = body_of(tools=tools, tool_choice=choice, parallel_tool_calls=parallel)
@@ -176,18 +177,18 @@ def test_tools_and_the_choice_among_them(choice, parallel, expected):
         (Reasoning(effort="max"), 1024, None),
     ],
 )
-def test_thinking_stays_inside_the_bound(reasoning, bound, thinking):
+def test_thinking_stays_inside_the_bound(reasoning: Any, bound: Any, thinking: Any) -> None:
     assert body_of(reasoning=reasoning, output_bound=bound).get("thinking") == thinking
 
 
-def test_thinking_by_effort_and_a_schema_share_their_field():
+def test_thinking_by_effort_and_a_schema_share_their_field() -> None:
     body = body_of("adaptive", reasoning=Reasoning(effort="ultracode"), answer_format=JsonSchema("c", SCHEMA))
 
     assert body["thinking"] == {"type": "adaptive"}
     assert body["output_config"] == {"effort": "max", "format": {"type": "json_schema", "schema": SCHEMA}}
 
 
-def test_sampling():
+def test_sampling() -> None:
     body = body_of(sampling=Sampling(temperature=0.0, top_p=0.9, stop=("END",)), safety_identifier="s")
 
     assert (body["temperature"], body["top_p"], body["stop_sequences"]) == (0.0, 0.9, ("END",))
@@ -204,13 +205,13 @@ def test_sampling():
         {"tools": (Tool("f"),), "tool_choice": {"type": "allowed_tools"}},
     ],
 )
-def test_what_it_cannot_say_is_an_option_that_it_lacks(changes):
+def test_what_it_cannot_say_is_an_option_that_it_lacks(changes: Any) -> None:
     with pytest.raises(OptionNotImplemented):
         body_of(**changes)
 
 
-def test_schemas_are_lacked_only_where_the_models_have_none():
-    async def run():
+def test_schemas_are_lacked_only_where_the_models_have_none() -> None:
+    async def run() -> Any:
         async with FaultyUpstream() as upstream, Client() as client:
             return [anthropic_backend(client, upstream, has_answer_schemas=has) for has in (True, False)]
 

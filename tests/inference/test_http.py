@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -44,11 +45,12 @@ def tell_at(url: str, timeouts: Timeouts = HASTY, resolver: GuardedResolver | No
 
 
 @BOTH
-def test_it_works(kind):
+def test_it_works(kind: Any) -> None:
     told = tell(kind, "ok")
 
     assert told.text == "Hello wörld, this is"
     assert told.reasons == ["stop"]
+    assert told.usage is not None
     assert (told.usage.prompt_tokens, told.usage.completion_tokens) == (11, 5)
     assert told.error is None
     assert told.dispatches == 1
@@ -60,7 +62,7 @@ def test_it_works(kind):
 def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+        return int(listener.getsockname()[1])
 
 
 def assert_never_dispatched(told: Told) -> None:
@@ -69,20 +71,20 @@ def assert_never_dispatched(told: Told) -> None:
     assert told.dispatches == 0
 
 
-def test_a_refused_connection_was_never_dispatched():
+def test_a_refused_connection_was_never_dispatched() -> None:
     assert_never_dispatched(tell_at(f"http://127.0.0.1:{_free_port()}/v1"))
 
 
-def test_an_unknown_name_was_never_dispatched():
+def test_an_unknown_name_was_never_dispatched() -> None:
     assert_never_dispatched(tell_at("http://no-such-host.invalid/v1"))
 
 
-def test_a_failed_handshake_was_never_dispatched():
+def test_a_failed_handshake_was_never_dispatched() -> None:
     with upstream_in_thread() as upstream:
         assert_never_dispatched(tell_at(f"https://127.0.0.1:{upstream.port}/v1"))
 
 
-def test_a_connection_that_does_not_come_up_in_time_was_never_dispatched():
+def test_a_connection_that_does_not_come_up_in_time_was_never_dispatched() -> None:
     # A full backlog drops further attempts without an answer.
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
         listener.bind(("127.0.0.1", 0))
@@ -96,13 +98,13 @@ def test_a_connection_that_does_not_come_up_in_time_was_never_dispatched():
     assert_never_dispatched(told)
 
 
-def test_a_name_that_means_a_refused_address_by_now_was_never_dispatched():
+def test_a_name_that_means_a_refused_address_by_now_was_never_dispatched() -> None:
     resolver = GuardedResolver(Names("169.254.169.254"))
 
     assert_never_dispatched(tell_at("http://rebinding.example/v1", resolver=resolver))
 
 
-def test_a_dispatch_that_is_refused_sends_nothing():
+def test_a_dispatch_that_is_refused_sends_nothing() -> None:
     async def refuse() -> None:
         raise Unavailable
 
@@ -119,7 +121,7 @@ def test_a_dispatch_that_is_refused_sends_nothing():
     assert upstream.exchanges == []
 
 
-def test_a_connection_lost_while_the_dispatch_is_marked_is_free():
+def test_a_connection_lost_while_the_dispatch_is_marked_is_free() -> None:
     async def run() -> Told:
         told = Told()
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
@@ -148,7 +150,7 @@ def test_a_connection_lost_while_the_dispatch_is_marked_is_free():
 @BOTH
 @pytest.mark.parametrize("way", ["aclose", "cancel"])
 @pytest.mark.parametrize("model", ["drip", "hang_midstream", "endless"])
-def test_leaving_midstream_closes_upstream_within_a_second(kind, way, model):
+def test_leaving_midstream_closes_upstream_within_a_second(kind: Any, way: Any, model: Any) -> None:
     async def run() -> float:
         async with FaultyUpstream() as upstream, Client() as client:
             backend = MAKERS[kind](client, upstream)
@@ -175,7 +177,7 @@ def test_leaving_midstream_closes_upstream_within_a_second(kind, way, model):
 
 @BOTH
 @pytest.mark.parametrize("model", ["hang_before_headers", "hang_after_headers"])
-def test_cancelling_before_the_first_token_closes_upstream(kind, model):
+def test_cancelling_before_the_first_token_closes_upstream(kind: Any, model: Any) -> None:
     async def run() -> float:
         async with FaultyUpstream() as upstream, Client() as client:
             events = MAKERS[kind](client, upstream).generate(hello(), model=model, dispatch=nothing_to_mark)
@@ -190,7 +192,7 @@ def test_cancelling_before_the_first_token_closes_upstream(kind, model):
 
 
 @pytest.mark.parametrize("model", ["hang_midstream", "wrong_index", "error_midstream?tokens=3", "drip"])
-def test_a_fault_closes_upstream_too(model):
+def test_a_fault_closes_upstream_too(model: Any) -> None:
     async def run() -> float:
         async with FaultyUpstream() as upstream, Client(Timeouts(between_bytes=0.2, total=1)) as client:
             await tell_into(Told(), openai_backend(client, upstream), model, hello())
@@ -201,7 +203,7 @@ def test_a_fault_closes_upstream_too(model):
     assert asyncio.run(run()) < 1
 
 
-def test_a_reader_that_pauses_makes_upstream_pause():
+def test_a_reader_that_pauses_makes_upstream_pause() -> None:
     async def run() -> int:
         async with FaultyUpstream() as upstream, Client() as client:
             events = openai_backend(client, upstream).generate(
@@ -219,7 +221,7 @@ def test_a_reader_that_pauses_makes_upstream_pause():
     assert asyncio.run(run()) < 16_000_000
 
 
-def test_a_silence_after_the_headers_has_its_own_limit():
+def test_a_silence_after_the_headers_has_its_own_limit() -> None:
     started = time.monotonic()
 
     told = tell("openai", "hang_after_headers", timeouts=Timeouts(first_byte=30, between_bytes=0.2))
@@ -228,7 +230,7 @@ def test_a_silence_after_the_headers_has_its_own_limit():
     assert time.monotonic() - started < 5
 
 
-def test_a_pause_of_the_reader_is_not_a_silence_of_upstream():
+def test_a_pause_of_the_reader_is_not_a_silence_of_upstream() -> None:
     async def run() -> str:
         async with FaultyUpstream() as upstream, Client(Timeouts(between_bytes=0.2)) as client:
             events = openai_backend(client, upstream).generate(
@@ -250,7 +252,7 @@ def test_a_pause_of_the_reader_is_not_a_silence_of_upstream():
 
 
 @BOTH
-def test_connections_are_used_again(kind):
+def test_connections_are_used_again(kind: Any) -> None:
     async def run() -> int:
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
             backend = MAKERS[kind](client, upstream)
@@ -262,7 +264,7 @@ def test_connections_are_used_again(kind):
     assert asyncio.run(run()) == 1
 
 
-def test_no_cookie_no_environment_and_no_other_header_goes_out(monkeypatch):
+def test_no_cookie_no_environment_and_no_other_header_goes_out(monkeypatch: Any) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -281,11 +283,11 @@ def test_no_cookie_no_environment_and_no_other_header_goes_out(monkeypatch):
     for headers in sent:
         own = headers.keys() - common
         assert own in ({"authorization"}, {"x-api-key", "anthropic-version"})
-        assert CREDENTIAL in headers.get("authorization", headers.get("x-api-key"))
+        assert CREDENTIAL in headers.get("authorization", headers.get("x-api-key", ""))
         assert headers["accept-encoding"] == "identity"
 
 
-def test_the_credential_is_in_no_representation():
+def test_the_credential_is_in_no_representation() -> None:
     async def run() -> list[object]:
         async with FaultyUpstream() as upstream, Client() as client:
             return [make(client, upstream) for make in MAKERS.values()]
@@ -295,14 +297,14 @@ def test_the_credential_is_in_no_representation():
 
 
 @pytest.mark.parametrize("value", ["key with spaces", "a\r\nX-Evil: 1", "schlüssel", "a\tb"])
-def test_a_credential_that_cannot_be_a_header_is_refused_without_being_repeated(value):
+def test_a_credential_that_cannot_be_a_header_is_refused_without_being_repeated(value: Any) -> None:
     with pytest.raises(ValueError, match="printable") as refusal:
         OpenAIBackend(Client(), name="x", base_url=parse_base_url("http://h"), api_key=value)
 
     assert value not in str(refusal.value)
 
 
-def test_many_streams_at_once_on_one_client():
+def test_many_streams_at_once_on_one_client() -> None:
     async def run() -> list[str]:
         async with FaultyUpstream() as upstream, Client() as client:
             backend = openai_backend(client, upstream)

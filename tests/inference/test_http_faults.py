@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
 from gateway_site.api.errors import (
     BackendBusy,
-    BackendError,
     BackendFailed,
     DeadlineExceeded,
     ProviderRejected,
@@ -71,7 +71,7 @@ AFTER_TOKENS = [
 
 @BOTH
 @pytest.mark.parametrize(("fault", "error", "status", "is_free"), BEFORE_ANY_TOKEN)
-def test_a_fault_before_any_token(kind, fault, error, status, is_free):
+def test_a_fault_before_any_token(kind: Any, fault: Any, error: Any, status: Any, is_free: Any) -> None:
     told = tell(kind, fault)
 
     assert type(told.error) is error
@@ -83,7 +83,7 @@ def test_a_fault_before_any_token(kind, fault, error, status, is_free):
 
 @BOTH
 @pytest.mark.parametrize(("fault", "error"), AFTER_TOKENS)
-def test_a_fault_after_tokens_keeps_them_and_is_never_free(kind, fault, error):
+def test_a_fault_after_tokens_keeps_them_and_is_never_free(kind: Any, fault: Any, error: Any) -> None:
     told = tell(kind, fault)
 
     assert type(told.error) is error
@@ -94,7 +94,7 @@ def test_a_fault_after_tokens_keeps_them_and_is_never_free(kind, fault, error):
 
 
 @BOTH
-def test_an_endless_answer_is_cut_off(kind):
+def test_an_endless_answer_is_cut_off(kind: Any) -> None:
     told = tell(kind, "endless", hello(output_bound=1))
 
     assert isinstance(told.error, BackendFailed)
@@ -102,7 +102,7 @@ def test_an_endless_answer_is_cut_off(kind):
 
 
 @BOTH
-def test_the_total_deadline_wins_over_a_drip_that_never_pauses_long(kind):
+def test_the_total_deadline_wins_over_a_drip_that_never_pauses_long(kind: Any) -> None:
     told = tell(kind, "drip", timeouts=_timeouts(total=0.5))
 
     assert isinstance(told.error, DeadlineExceeded)
@@ -110,20 +110,20 @@ def test_the_total_deadline_wins_over_a_drip_that_never_pauses_long(kind):
 
 
 @BOTH
-def test_slow_headers_are_waited_for(kind):
+def test_slow_headers_are_waited_for(kind: Any) -> None:
     assert tell(kind, "slow_headers").reasons == ["stop"]
 
 
 @pytest.mark.parametrize(("fault", "seconds"), [("429", 7), ("429_bare", 1), ("429_date", 1)])
-def test_busy_says_when_to_come_back(fault, seconds):
+def test_busy_says_when_to_come_back(fault: Any, seconds: Any) -> None:
     assert tell("openai", fault).error.headers["Retry-After"] == str(seconds)
 
 
-def test_loading_says_when_to_come_back():
+def test_loading_says_when_to_come_back() -> None:
     assert tell("openai", "503").error.headers["Retry-After"] == "3"
 
 
-def test_a_rejection_tells_the_client_what_was_wrong_with_the_request():
+def test_a_rejection_tells_the_client_what_was_wrong_with_the_request() -> None:
     error = tell("openai", "400").error
 
     assert error.message == "`max_tokens` must be at most 4096."
@@ -131,7 +131,7 @@ def test_a_rejection_tells_the_client_what_was_wrong_with_the_request():
 
 
 @BOTH
-def test_error_text_upstream_is_no_output(kind):
+def test_error_text_upstream_is_no_output(kind: Any) -> None:
     told = tell(kind, "error_first")
 
     assert told.events == []
@@ -140,7 +140,9 @@ def test_error_text_upstream_is_no_output(kind):
 
 @BOTH
 @pytest.mark.parametrize("fault", [*PLAIN, *SCRIPTS])
-def test_no_error_and_no_log_line_holds_the_credential_or_an_address(kind, fault, caplog):
+def test_no_error_and_no_log_line_holds_the_credential_or_an_address(
+    kind: Any, fault: Any, caplog: Any
+) -> None:
     caplog.set_level(logging.DEBUG)
 
     error = tell(kind, fault, hello(output_bound=1), timeouts=_timeouts(between_bytes=0.2, total=0.4)).error
@@ -150,7 +152,7 @@ def test_no_error_and_no_log_line_holds_the_credential_or_an_address(kind, fault
         assert secret.lower() not in said
 
 
-def test_a_credential_of_any_shape_is_taken_out_of_what_upstream_says():
+def test_a_credential_of_any_shape_is_taken_out_of_what_upstream_says() -> None:
     assert shown_message("No such key: correcthorse!", credential="correcthorse") == "No such key: [removed]!"
 
 
@@ -168,11 +170,11 @@ def test_a_credential_of_any_shape_is_taken_out_of_what_upstream_says():
         (["a"], None),
     ],
 )
-def test_what_a_client_may_read_of_upstreams_words(said, shown):
+def test_what_a_client_may_read_of_upstreams_words(said: Any, shown: Any) -> None:
     assert shown_message(said, credential="") == shown
 
 
-def test_every_answer_on_offer_is_in_a_table_or_has_its_own_test():
+def test_every_answer_on_offer_is_in_a_table_or_has_its_own_test() -> None:
     named = {row[0] for row in BEFORE_ANY_TOKEN} | {row[0] for row in AFTER_TOKENS}
     elsewhere = {"400_leaky", "429_bare", "429_date", "endless", "drip", "slow_headers", "error_first"}
     elsewhere |= {name for name in SCRIPTS if name.startswith(("ok", "usage_", "no_"))}
@@ -181,13 +183,13 @@ def test_every_answer_on_offer_is_in_a_table_or_has_its_own_test():
     assert set(PLAIN) | set(SCRIPTS) == named | elsewhere
 
 
-def _timeouts(**changes):
+def _timeouts(**changes: Any) -> Any:
     return Timeouts(**{"connect": 1, "first_byte": 1, "between_bytes": 1, "total": 5, **changes})
 
 
-def _everything(error: BackendError | None) -> str:
+def _everything(error: BaseException | None) -> str:
     """All that a renderer, a logger or a debugger could print of it, with what it was raised from."""
-    seen, parts = error, []
+    seen, parts = error, list[str]()
     while seen is not None:
         parts += [str(seen), repr(seen), repr(seen.args), repr(vars(seen))]
         seen = seen.__cause__ or seen.__context__

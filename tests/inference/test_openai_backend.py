@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,15 +30,17 @@ from tests.inference.faulty_speech import record
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 
 
-def chunk(delta=None, *, index=0, reason=None, **fields):
+def chunk(delta: Any = None, *, index: Any = 0, reason: Any = None, **fields: Any) -> Any:
     return {"choices": [{"index": index, "delta": delta or {}, "finish_reason": reason, **fields}]}
 
 
-def calls(*fragments):
+def calls(*fragments: Any) -> Any:
     return chunk({"tool_calls": list(fragments)})
 
 
-def read(*chunks, completions=1, shows_reasoning=True, closes=True, alerts=None):
+def read(
+    *chunks: Any, completions: Any = 1, shows_reasoning: Any = True, closes: Any = True, alerts: Any = None
+) -> Any:
     """The events of a stream of these chunks."""
     reader = ChatReader(
         completions=completions,
@@ -53,7 +56,7 @@ def read(*chunks, completions=1, shows_reasoning=True, closes=True, alerts=None)
 # --- What is said ---------------------------------------------------------------------------------
 
 
-def test_it_works():
+def test_it_works() -> None:
     assert read(
         chunk({"role": "assistant", "content": ""}),
         chunk({"content": "Hello"}),
@@ -64,17 +67,17 @@ def test_it_works():
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_under_either_name(name):
+def test_reasoning_under_either_name(name: Any) -> None:
     assert read(chunk({name: "hm"}), chunk({"content": "x"}, reason="stop"))[0] == ReasoningDelta(0, "hm")
 
 
-def test_reasoning_under_both_names_is_said_once():
+def test_reasoning_under_both_names_is_said_once() -> None:
     events = read(chunk({"reasoning": "hm", "reasoning_content": "hm"}), chunk(reason="stop"))
 
     assert events == [ReasoningDelta(0, "hm"), Finish(0, "stop")]
 
 
-def test_reasoning_that_is_not_to_be_shown_is_left_out_but_is_output():
+def test_reasoning_that_is_not_to_be_shown_is_left_out_but_is_output() -> None:
     alerts: list[str] = []
     zero = {"prompt_tokens": 3, "completion_tokens": 0}
 
@@ -90,11 +93,11 @@ def test_reasoning_that_is_not_to_be_shown_is_left_out_but_is_output():
     assert alerts == ["zero for an answer that is not empty"]
 
 
-def test_a_refusal():
+def test_a_refusal() -> None:
     assert read(chunk({"refusal": "No."}), chunk(reason="stop"))[0] == RefusalDelta(0, "No.")
 
 
-def test_choices_interleave():
+def test_choices_interleave() -> None:
     events = read(
         chunk({"content": "a"}),
         chunk({"content": "b"}, index=1),
@@ -112,7 +115,7 @@ def test_choices_interleave():
     ]
 
 
-def test_logprobs_travel_with_their_text():
+def test_logprobs_travel_with_their_text() -> None:
     top = {"token": "Hi", "logprob": -0.1, "bytes": [72, 105]}
     token = {**top, "top_logprobs": [top, {"token": "Yo", "logprob": -99999.0, "bytes": None}]}
 
@@ -122,14 +125,14 @@ def test_logprobs_travel_with_their_text():
     assert event == TextDelta(0, "Hi", (TokenLogprob("Hi", -0.1, (72, 105), tops),))
 
 
-def test_an_annotation():
+def test_an_annotation() -> None:
     cited = {"url": "https://a.example", "title": "A", "start_index": 1, "end_index": 3}
     said = {"content": "see", "annotations": [{"type": "url_citation", "url_citation": cited}]}
 
     assert read(chunk(said), chunk(reason="stop"))[1] == Annotation(0, "https://a.example", "A", 1, 3)
 
 
-def test_a_legacy_function_call():
+def test_a_legacy_function_call() -> None:
     events = read(
         chunk({"function_call": {"name": "f", "arguments": ""}}),
         chunk({"function_call": {"arguments": "{}"}}),
@@ -143,14 +146,14 @@ def test_a_legacy_function_call():
     ("said", "reason"),
     [("stop", "stop"), ("length", "length"), ("content_filter", "content_filter"), ("eos", "stop")],
 )
-def test_reasons_outside_the_five_become_one_of_them(said, reason):
+def test_reasons_outside_the_five_become_one_of_them(said: Any, reason: Any) -> None:
     assert read(chunk({"content": "x"}, reason=said))[-1] == Finish(0, reason)
 
 
 # --- Tool calls -------------------------------------------------------------------------------------
 
 
-def fragment(index=None, id=None, name=None, arguments=None):
+def fragment(index: Any = None, id: Any = None, name: Any = None, arguments: Any = None) -> Any:
     call = {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
     return {name: value for name, value in call.items() if value is not None}
 
@@ -187,13 +190,13 @@ TWO_CALLS = [
     ],
 )
 @pytest.mark.parametrize("reason", ["tool_calls", "stop"])
-def test_tool_calls_as_servers_write_them(fragments, reason):
+def test_tool_calls_as_servers_write_them(fragments: Any, reason: Any) -> None:
     events = read(*(calls(one) for one in fragments), chunk(reason=reason))
 
     assert events == [*TWO_CALLS, Finish(0, "tool_calls")]
 
 
-def test_calls_without_ids_get_ids_of_their_own():
+def test_calls_without_ids_get_ids_of_their_own() -> None:
     events = read(
         calls(fragment(None, None, "f", "{}"), fragment(None, None, "g", "{}")), chunk(reason="stop")
     )
@@ -204,12 +207,12 @@ def test_calls_without_ids_get_ids_of_their_own():
     assert all(start.id.startswith("call_") for start in starts)
 
 
-def test_a_call_of_nothing_is_a_failure():
+def test_a_call_of_nothing_is_a_failure() -> None:
     with pytest.raises(BackendFailed):
         read(calls(fragment(0, "a", None, "{}")), chunk(reason="tool_calls"))
 
 
-def test_tools_through_the_wire():
+def test_tools_through_the_wire() -> None:
     told = tell("openai", "ok_tools")
 
     assert [start.name for start in told.of(ToolCallStart)] == ["weather", "time"]
@@ -222,11 +225,11 @@ def test_tools_through_the_wire():
 # --- How it ends ------------------------------------------------------------------------------------
 
 
-def test_finished_without_done_is_whole():
+def test_finished_without_done_is_whole() -> None:
     assert read(chunk({"content": "x"}), chunk(reason="stop"), closes=False)[-1] == Finish(0, "stop")
 
 
-def test_done_without_finish_is_whole_when_something_was_said():
+def test_done_without_finish_is_whole_when_something_was_said() -> None:
     assert read(chunk({"content": "x"})) == [TextDelta(0, "x"), Finish(0, "stop")]
 
 
@@ -241,20 +244,20 @@ def test_done_without_finish_is_whole_when_something_was_said():
     ],
     ids=["cut off", "nothing", "only a role", "a choice is missing", "a choice is cut off"],
 )
-def test_an_end_before_every_finish_is_a_failure(chunks, completions, closes):
+def test_an_end_before_every_finish_is_a_failure(chunks: Any, completions: Any, closes: Any) -> None:
     with pytest.raises(BackendFailed) as failure:
         read(*chunks, completions=completions, closes=closes)
 
     assert not failure.value.is_free
 
 
-def test_nothing_follows_a_finish():
+def test_nothing_follows_a_finish() -> None:
     events = read(chunk({"content": "x"}, reason="stop"), chunk({"content": "late"}), chunk(reason="length"))
 
     assert events == [TextDelta(0, "x"), Finish(0, "stop")]
 
 
-def test_nothing_is_read_after_done():
+def test_nothing_is_read_after_done() -> None:
     reader = ChatReader(completions=1, shows_reasoning=True, alert=print, credential="")
     stream = record(chunk({"content": "x"}, reason="stop")) + record("[DONE]") + record("nonsense")
 
@@ -273,7 +276,7 @@ def test_nothing_is_read_after_done():
         ("it broke", BackendFailed),
     ],
 )
-def test_an_error_record_in_place_of_an_answer_is_free(error, expected):
+def test_an_error_record_in_place_of_an_answer_is_free(error: Any, expected: Any) -> None:
     with pytest.raises(expected) as failure:
         read({"error": error})
 
@@ -281,16 +284,16 @@ def test_an_error_record_in_place_of_an_answer_is_free(error, expected):
     assert failure.value.is_free
 
 
-def test_an_error_record_in_the_older_form():
+def test_an_error_record_in_the_older_form() -> None:
     with pytest.raises(ProviderRejected, match="too long"):
         read({"object": "error", "message": "too long", "code": 400})
 
 
-def test_a_choice_that_was_not_asked_for_is_a_failure():
+def test_a_choice_that_was_not_asked_for_is_a_failure() -> None:
     assert isinstance(tell("openai", "wrong_index").error, BackendFailed)
 
 
-def test_json_instead_of_a_stream():
+def test_json_instead_of_a_stream() -> None:
     told = tell("openai", "json", hello(completions=2))
 
     assert told.text == "Hello wörld, this is" * 2
@@ -298,7 +301,7 @@ def test_json_instead_of_a_stream():
     assert told.usage == Usage(11, 10)
 
 
-def test_bytes_one_at_a_time():
+def test_bytes_one_at_a_time() -> None:
     assert tell("openai", "drip_bytes").text == "Hello wörld, this is"
 
 
@@ -327,7 +330,7 @@ def test_bytes_one_at_a_time():
         ("cumulative", (11, 20), None),
     ],
 )
-def test_usage_is_untrusted(kind, fault, usage, alert):
+def test_usage_is_untrusted(kind: Any, fault: Any, usage: Any, alert: Any) -> None:
     told = tell(kind, fault)
 
     assert told.error is None
@@ -336,20 +339,20 @@ def test_usage_is_untrusted(kind, fault, usage, alert):
     assert told.alerts == ([alert] if alert else [])
 
 
-def test_a_total_that_is_not_the_sum_is_told_and_the_parts_are_used():
+def test_a_total_that_is_not_the_sum_is_told_and_the_parts_are_used() -> None:
     told = tell("openai", "usage_total")
 
     assert (told.usage, told.alerts) == (Usage(11, 5), ["the total is not the sum of its parts"])
 
 
-def test_a_detail_larger_than_its_whole_is_cut_and_told():
+def test_a_detail_larger_than_its_whole_is_cut_and_told() -> None:
     told = tell("openai", "usage_cached")
 
     assert told.usage == Usage(11, 5, cached_tokens=11)
     assert told.alerts == ["a detail does not fit its whole"]
 
 
-def test_details_of_usage():
+def test_details_of_usage() -> None:
     details = {
         "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 1},
         "completion_tokens_details": {"reasoning_tokens": 1},
@@ -360,7 +363,7 @@ def test_details_of_usage():
     assert events[-1] == Usage(3, 2, cached_tokens=2, cache_write_tokens=1, reasoning_tokens=1)
 
 
-def test_running_usage_says_at_every_moment_what_was_generated():
+def test_running_usage_says_at_every_moment_what_was_generated() -> None:
     events = tell("openai", "cumulative", server="vllm").events
     spoken = 0
     for event in events:
@@ -369,19 +372,19 @@ def test_running_usage_says_at_every_moment_what_was_generated():
             assert event.completion_tokens == spoken
 
 
-def test_usage_that_came_with_the_finish_is_said_again_after_it():
+def test_usage_that_came_with_the_finish_is_said_again_after_it() -> None:
     events = read({**chunk({"content": "x"}), "usage": USAGE}, chunk(reason="stop"))
 
     assert events == [TextDelta(0, "x"), Usage(3, 2), Finish(0, "stop"), Usage(3, 2)]
 
 
-def test_usage_from_before_the_last_words_does_not_stand_for_the_whole():
+def test_usage_from_before_the_last_words_does_not_stand_for_the_whole() -> None:
     events = read({**chunk({"content": "x"}), "usage": USAGE}, chunk({"content": "y"}, reason="stop"))
 
     assert events[-1] == Finish(0, "stop")
 
 
-def test_deeply_nested_nonsense_is_a_failure():
+def test_deeply_nested_nonsense_is_a_failure() -> None:
     stream = json.dumps(chunk({"content": "x"}))[:-1] + ', "usage": ' + "[" * 100_000 + "]" * 100_000 + "}"
 
     with pytest.raises(BackendFailed):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inference.backends.addresses import parse_base_url
@@ -28,15 +30,15 @@ from tests.inference.faulty_harness import hello, tell
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
-def body_of(server="other", **changes):
+def body_of(server: Any = "other", **changes: Any) -> Any:
     return chat_body(hello(**changes), model="upstream-name", server=SERVERS[server])
 
 
-def messages_of(*turns, server="other"):
+def messages_of(*turns: Any, server: Any = "other") -> Any:
     return body_of(server, turns=turns)["messages"]
 
 
-def test_the_smallest_request():
+def test_the_smallest_request() -> None:
     assert body_of() == {
         "model": "upstream-name",
         "messages": [{"role": "user", "content": "Hi"}],
@@ -46,7 +48,7 @@ def test_the_smallest_request():
     }
 
 
-def test_it_arrives_as_built():
+def test_it_arrives_as_built() -> None:
     exchange = tell("openai", "ok", hello(completions=2)).exchange
 
     assert exchange.path == "/v1/chat/completions"
@@ -55,7 +57,7 @@ def test_it_arrives_as_built():
     assert exchange.body["stream_options"] == {"include_usage": True}
 
 
-def test_every_field_of_sampling():
+def test_every_field_of_sampling() -> None:
     sampling = Sampling(
         temperature=0.0,
         top_p=0.5,
@@ -84,7 +86,7 @@ def test_every_field_of_sampling():
     }
 
 
-def test_tools_and_the_choice_among_them():
+def test_tools_and_the_choice_among_them() -> None:
     body = body_of(
         tools=(Tool("weather", "Tells it", SCHEMA, True), Tool("time")),
         tool_choice=NamedTool("weather"),
@@ -102,14 +104,14 @@ def test_tools_and_the_choice_among_them():
     assert body["parallel_tool_calls"] is False
 
 
-def test_legacy_functions():
+def test_legacy_functions() -> None:
     body = body_of(functions=(Tool("f", None, SCHEMA),), function_call=NamedTool("f"))
 
     assert body["functions"] == [{"name": "f", "parameters": SCHEMA}]
     assert body["function_call"] == {"name": "f"}
 
 
-def test_the_format_of_the_answer():
+def test_the_format_of_the_answer() -> None:
     assert body_of(answer_format=JsonObject())["response_format"] == {"type": "json_object"}
     assert body_of(answer_format=JsonSchema("city", SCHEMA, strict=True))["response_format"] == {
         "type": "json_schema",
@@ -117,7 +119,7 @@ def test_the_format_of_the_answer():
     }
 
 
-def test_a_conversation_with_tools_goes_back_as_it_was():
+def test_a_conversation_with_tools_goes_back_as_it_was() -> None:
     assert messages_of(
         Turn(role="assistant", tool_calls=(ToolCall("call_1", "f", "{not json"),)),
         Turn(role="tool", tool_call_id="call_1", content="42"),
@@ -137,7 +139,7 @@ def test_a_conversation_with_tools_goes_back_as_it_was():
     ]
 
 
-def test_parts_without_what_the_client_put_beside_them():
+def test_parts_without_what_the_client_put_beside_them() -> None:
     parts = (
         TextPart("look", extra={"api_base": "http://evil.example", "cache_control": {"type": "ephemeral"}}),
         ImagePart("data:image/png;base64,AA==", "low", extra={"fetch": "http://evil.example"}),
@@ -159,7 +161,7 @@ def test_parts_without_what_the_client_put_beside_them():
         {"tools": (Tool(None, extra={"type": "custom"}),)},
     ],
 )
-def test_what_it_cannot_say_is_an_option_that_it_lacks(changes):
+def test_what_it_cannot_say_is_an_option_that_it_lacks(changes: Any) -> None:
     with pytest.raises(OptionNotImplemented) as refusal:
         body_of(**changes)
 
@@ -170,7 +172,7 @@ def test_what_it_cannot_say_is_an_option_that_it_lacks(changes):
 # --- Servers differ ---------------------------------------------------------------------------------
 
 
-def test_openai_bounds_completions_and_knows_developers():
+def test_openai_bounds_completions_and_knows_developers() -> None:
     body = body_of("openai", turns=(Turn(role="developer", content="Be brief"),))
 
     assert body["max_completion_tokens"] == 1024
@@ -179,13 +181,13 @@ def test_openai_bounds_completions_and_knows_developers():
     assert messages_of(Turn(role="developer", content="Be brief"))[0]["role"] == "system"
 
 
-def test_only_vllm_is_asked_for_running_usage():
+def test_only_vllm_is_asked_for_running_usage() -> None:
     asked = {name for name in SERVERS if "continuous_usage_stats" in body_of(name)["stream_options"]}
 
     assert asked == {"vllm"}
 
 
-def test_earlier_reasoning_goes_back_only_where_it_is_understood():
+def test_earlier_reasoning_goes_back_only_where_it_is_understood() -> None:
     turn = Turn(role="assistant", content="4", reasoning="2+2")
 
     assert messages_of(turn, server="vllm")[0]["reasoning_content"] == "2+2"
@@ -203,13 +205,13 @@ def test_earlier_reasoning_goes_back_only_where_it_is_understood():
         ("llama.cpp", Reasoning(enabled=True), {"chat_template_kwargs": {"enable_thinking": True}}),
     ],
 )
-def test_how_each_is_told_to_think(server, reasoning, fields):
+def test_how_each_is_told_to_think(server: Any, reasoning: Any, fields: Any) -> None:
     body = body_of(server, reasoning=reasoning)
 
     assert {name: body[name] for name in body.keys() - body_of(server).keys()} == fields
 
 
-def test_hints_go_only_where_they_are_known():
+def test_hints_go_only_where_they_are_known() -> None:
     hints = {
         "cache": CacheHints(key="hmac-key", retention="24h", salt="hmac-salt"),
         "user": "u",
@@ -228,7 +230,7 @@ def test_hints_go_only_where_they_are_known():
     }
 
 
-def test_a_deployment_may_lack_more_than_its_kind():
+def test_a_deployment_may_lack_more_than_its_kind() -> None:
     backend = OpenAIBackend(
         Client(), name="x", base_url=parse_base_url("http://h"), server="llama.cpp", lacks=["image_input"]
     )

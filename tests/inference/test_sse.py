@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,12 +40,12 @@ def streams(draw: st.DrawFn) -> tuple[bytes, list[Record]]:
     return stream, expected
 
 
-def test_it_works():
+def test_it_works() -> None:
     assert records_of(b'data: {"a": 1}\n\ndata: [DONE]\n\n') == [("", b'{"a": 1}'), ("", b"[DONE]")]
 
 
 @given(streams(), st.data())
-def test_cut_at_any_bytes_it_gives_the_same_records(case, data):
+def test_cut_at_any_bytes_it_gives_the_same_records(case: Any, data: Any) -> None:
     stream, expected = case
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12))
 
@@ -53,26 +54,26 @@ def test_cut_at_any_bytes_it_gives_the_same_records(case, data):
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c"])
-def test_only_cr_and_lf_end_a_line(separator):
+def test_only_cr_and_lf_end_a_line(separator: Any) -> None:
     data = f'{{"text": "a{separator}b"}}'.encode()
 
     assert records_of(b"data: " + data + b"\n\n") == [("", data)]
 
 
-def test_a_comment_or_an_event_without_data_is_no_record():
+def test_a_comment_or_an_event_without_data_is_no_record() -> None:
     assert records_of(b": ping\n\nevent: ping\n\nretry: 5\n\n\n\n") == []
 
 
-def test_a_record_without_its_blank_line_is_dropped():
+def test_a_record_without_its_blank_line_is_dropped() -> None:
     assert records_of(b"data: whole\n\ndata: cut") == [("", b"whole")]
 
 
-def test_the_space_after_the_colon_is_optional_and_only_one_is_dropped():
+def test_the_space_after_the_colon_is_optional_and_only_one_is_dropped() -> None:
     assert records_of(b"data:a\ndata:  b\n\n") == [("", b"a\n b")]
 
 
 @pytest.mark.parametrize("chunk", [1, 700, 65536])
-def test_a_record_over_its_bound_is_refused_before_it_is_complete(chunk):
+def test_a_record_over_its_bound_is_refused_before_it_is_complete(chunk: Any) -> None:
     decoder = Decoder(max_record_bytes=100_000)
     for _ in range(100_000 // chunk):
         decoder.feed(b"x" * chunk)
@@ -81,12 +82,12 @@ def test_a_record_over_its_bound_is_refused_before_it_is_complete(chunk):
         decoder.feed(b"x" * chunk)
 
 
-def test_a_complete_record_over_its_bound_is_refused():
+def test_a_complete_record_over_its_bound_is_refused() -> None:
     with pytest.raises(StreamTooLarge):
         Decoder(max_record_bytes=100).feed(b"data: " + b"x" * 200 + b"\n\n")
 
 
-def test_the_whole_stream_is_bounded():
+def test_the_whole_stream_is_bounded() -> None:
     decoder = Decoder(max_stream_bytes=900)
     for _ in range(100):
         decoder.feed(b"data: x\n\n")
@@ -95,7 +96,7 @@ def test_the_whole_stream_is_bounded():
         decoder.feed(b"data: x\n\n")
 
 
-def test_hostile_shapes_take_linear_time():
+def test_hostile_shapes_take_linear_time() -> None:
     started = time.perf_counter()
     dripping, many_lines = Decoder(), Decoder()
 
