@@ -10,13 +10,17 @@ Every error that a client can see.
   x PermissionDenied            403
     + WrongKeyKind              403
     + ProjectArchivedForUse     403
+  x PolicyViolation             403
   x NotFound                    404
     + ModelNotFound             404
+    + PolicyNotFound            404
   x MethodNotAllowed            405
   x Conflict                    409
     + IdempotencyMismatch       409
     + CreationInProgress        409, worth a retry
     + ProjectArchived           409
+    + StaleRevision             409
+    + PolicyStateConflict       409
   x BodyTooLarge                413
   x UnsupportedMediaType        415
   x RateLimited                 429
@@ -25,6 +29,7 @@ Every error that a client can see.
   x Unavailable                 503
     + ShuttingDown              503
     + ModelNotConfigured        503, not worth a retry
+    + JudgeUnavailable          503
   x BackendError                502
     + ProviderRejected          422
     + BackendBusy               429
@@ -144,6 +149,17 @@ class ProjectArchivedForUse(PermissionDenied):
     message = "The project of this key is archived."
 
 
+class PolicyViolation(ApiError):
+    """An enforcing policy matched. It is named; its rule and what the judge said stay here."""
+
+    status = 403
+    type = "policy_error"
+    code = "policy_violation"
+
+    def __init__(self, *, policy_id: str, name: str, direction: str) -> None:
+        super().__init__(f"The {direction} is not allowed by the policy {name} ({policy_id}).")
+
+
 class NotFound(ApiError):
     status = 404
     type = "not_found_error"
@@ -159,6 +175,13 @@ class ModelNotFound(NotFound):
 
     def __init__(self) -> None:
         super().__init__(param="model")
+
+
+class PolicyNotFound(NotFound):
+    """One answer for an id that is unknown, a stranger's, never published or paused."""
+
+    code = "policy_not_found"
+    message = "There is no published policy with this id in your organization."
 
 
 class MethodNotAllowed(ApiError):
@@ -201,6 +224,21 @@ class CreationInProgress(Conflict):
 class ProjectArchived(Conflict):
     code = "project_archived"
     message = "The project is archived."
+
+
+class StaleRevision(Conflict):
+    """Somebody else changed it since the caller looked."""
+
+    code = "stale_revision"
+
+    def __init__(self, current: int) -> None:
+        super().__init__(f"The policy has changed since; its revision is {current} now.", param="revision")
+
+
+class PolicyStateConflict(Conflict):
+    """The policy is not in a state in which this can be done to it."""
+
+    code = "policy_state"
 
 
 class BodyTooLarge(ApiError):
@@ -256,6 +294,16 @@ class ShuttingDown(Unavailable):
 
     code = "shutting_down"
     message = "The gateway stopped before the request was done."
+
+
+class JudgeUnavailable(Unavailable):
+    """An enforcing policy could not be judged, and what was not judged does not pass."""
+
+    type = "policy_error"
+    code = "policy_not_judged"
+
+    def __init__(self, *, policy_id: str, name: str, direction: str) -> None:
+        super().__init__(f"The {direction} could not be judged by the policy {name} ({policy_id}). Try again.")
 
 
 class UnsupportedOption(ApiError):

@@ -1,0 +1,21 @@
+"""
+The books: accounts, grants, caps, reservations, cost lines. LEDGER.md says how they move together.
+
+All amounts are whole nano-USD. Every rule that must hold is a constraint here, whatever the code does.
+"""
+
+from billing.models.accounts import Account, CapPeriod, CreditGrant, KeyMeter, SpendingCap
+from billing.models.costs import CostLine, DailyCost, UnrolledCost
+from billing.models.reservations import Reservation
+
+__all__ = [
+    "Account",
+    "CapPeriod",
+    "CostLine",
+    "CreditGrant",
+    "DailyCost",
+    "KeyMeter",
+    "Reservation",
+    "SpendingCap",
+    "UnrolledCost",
+]
