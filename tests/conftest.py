@@ -10,7 +10,6 @@ from django.core.cache import cache
 from django.db import connections
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
-from gateway_site.api.append_only import statements_to_guard, statements_to_release
 from organization import services
 from organization.audit import Actor
 from organization.models import Organization, Project
@@ -36,15 +35,13 @@ def _flush_append_only_tables() -> Iterator[None]:
 
     def flush(self: Any, sql_list: list[str]) -> None:
         with self.connection.cursor() as cursor:
-            cursor.execute("SELECT DISTINCT tbl_name FROM sqlite_master WHERE type = 'trigger'")
-            tables = [name for (name,) in cursor.fetchall()]
-            for table in tables:
-                for statement in statements_to_release("sqlite", table):
-                    cursor.execute(statement)
+            cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+            triggers = cursor.fetchall()
+            for name, _ in triggers:
+                cursor.execute(f"DROP TRIGGER {name}")
             original(self, sql_list)
-            for table in tables:
-                for statement in statements_to_guard("sqlite", table):
-                    cursor.execute(statement)
+            for _, statement in triggers:
+                cursor.execute(statement)
 
     operations.execute_sql_flush = flush  # type: ignore[method-assign,assignment]
     yield
