@@ -1,0 +1,184 @@
+"""
+What must be true of the books at every moment, as SQL that returns the rows for which it is not.
+
+Each is one statement, and so sees one instant, however busy the ledger is. Portable to both databases.
+Append to INVARIANTS to have `audit_ledger` and the tests check one more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+# A sweep may be on its way.
+ORPHAN_GRACE = timedelta(seconds=10)
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    name: str
+    meaning: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    invariant: Invariant
+    count: int
+    examples: list[str]
+
+
+INVARIANTS: list[Invariant] = [
+    Invariant(
+        "granted_equals_grants",
+        "An account's granted credit is the sum of its grants.",
+        """
+        SELECT a.organization_id, a.granted_nanousd, COALESCE(SUM(g.amount_nanousd), 0)
+        FROM billing_account a LEFT JOIN billing_creditgrant g ON g.account_id = a.organization_id
+        GROUP BY a.organization_id, a.granted_nanousd
+        HAVING a.granted_nanousd <> COALESCE(SUM(g.amount_nanousd), 0)
+        """,
+    ),
+    Invariant(
+        "held_equals_open_reservations",
+        "An account's held credit is the sum of its open reservations.",
+        """
+        SELECT a.organization_id, a.held_nanousd, COALESCE(SUM(r.reserved_nanousd), 0)
+        FROM billing_account a LEFT JOIN billing_reservation r
+            ON r.organization_id = a.organization_id AND r.state IN ('held', 'unknown')
+        GROUP BY a.organization_id, a.held_nanousd
+        HAVING a.held_nanousd <> COALESCE(SUM(r.reserved_nanousd), 0)
+        """,
+    ),
+    Invariant(
+        "settled_equals_charges",
+        "An account's settled credit is the sum of what its requests were charged.",
+        """
+        SELECT a.organization_id, a.settled_nanousd, COALESCE(SUM(r.charged_nanousd), 0)
+        FROM billing_account a LEFT JOIN billing_reservation r
+            ON r.organization_id = a.organization_id AND r.state = 'settled'
+        GROUP BY a.organization_id, a.settled_nanousd
+        HAVING a.settled_nanousd <> COALESCE(SUM(r.charged_nanousd), 0)
+        """,
+    ),
+    Invariant(
+        "never_overdrawn",
+        "No account has promised or spent more than it was granted.",
+        """
+        SELECT organization_id FROM billing_account
+        WHERE granted_nanousd < held_nanousd + settled_nanousd OR held_nanousd < 0 OR settled_nanousd < 0
+        """,
+    ),
+    Invariant(
+        "charge_within_hold",
+        "No request was charged more than was held for it.",
+        "SELECT id FROM billing_reservation WHERE charged_nanousd > reserved_nanousd",
+    ),
+    Invariant(
+        "lines_equal_charge",
+        "A settled request has cost lines that sum to its charge; no other request has any.",
+        """
+        SELECT r.id, r.state, r.charged_nanousd, SUM(l.amount_nanousd)
+        FROM billing_reservation r LEFT JOIN billing_costline l ON l.reservation_id = r.id
+        GROUP BY r.id, r.state, r.charged_nanousd
+        HAVING (r.state = 'settled' AND (COUNT(l.id) = 0 OR r.charged_nanousd <> SUM(l.amount_nanousd)))
+            OR (r.state <> 'settled' AND COUNT(l.id) > 0)
+        """,
+    ),
+    Invariant(
+        "lines_belong_to_their_request",
+        "A cost line names its request's organization, project, key and day of admission.",
+        """
+        SELECT l.id FROM billing_costline l LEFT JOIN billing_reservation r ON r.id = l.reservation_id
+        WHERE r.id IS NULL OR l.organization_id <> r.organization_id OR l.project_id <> r.project_id
+            OR l.api_key_id <> r.api_key_id OR l.day <> DATE(r.admitted_at)
+        """,
+    ),
+    Invariant(
+        "reservations_belong_together",
+        "A reservation's key is of its project, and its project of its organization, which has an account.",
+        """
+        SELECT r.id FROM billing_reservation r
+        LEFT JOIN organization_projectkey k ON k.id = r.api_key_id AND k.project_id = r.project_id
+        LEFT JOIN organization_project p ON p.id = r.project_id AND p.organization_id = r.organization_id
+        LEFT JOIN billing_account a ON a.organization_id = r.organization_id
+        WHERE k.id IS NULL OR p.id IS NULL OR a.organization_id IS NULL
+        """,
+    ),
+    Invariant(
+        "caps_mirror_reservations",
+        "A cap's period counts exactly the requests of its scope admitted in it, within its ceiling.",
+        """
+        SELECT p.id FROM billing_capperiod p JOIN billing_spendingcap c ON c.id = p.cap_id
+        LEFT JOIN billing_reservation r ON r.organization_id = c.organization_id
+            AND (c.project_id IS NULL OR c.project_id = r.project_id)
+            AND (c.api_key_id IS NULL OR c.api_key_id = r.api_key_id)
+            AND r.admitted_at >= p.starts_at AND (p.ends_at IS NULL OR r.admitted_at < p.ends_at)
+        GROUP BY p.id, p.held_nanousd, p.settled_nanousd, p.ceiling_nanousd
+        HAVING p.held_nanousd <> COALESCE(SUM(
+                CASE WHEN r.state IN ('held', 'unknown') THEN r.reserved_nanousd ELSE 0 END), 0)
+            OR p.settled_nanousd <> COALESCE(SUM(
+                CASE WHEN r.state = 'settled' THEN r.charged_nanousd ELSE 0 END), 0)
+            OR p.held_nanousd + p.settled_nanousd > p.ceiling_nanousd
+        """,
+    ),
+    Invariant(
+        "meters_mirror_holds",
+        "A key's live holds are its held reservations.",
+        """
+        SELECT r.api_key_id, COUNT(*), MAX(m.live_holds)
+        FROM billing_reservation r LEFT JOIN billing_keymeter m ON m.api_key_id = r.api_key_id
+        WHERE r.state = 'held' GROUP BY r.api_key_id
+        HAVING MAX(m.live_holds) IS NULL OR COUNT(*) <> MAX(m.live_holds)
+        UNION ALL
+        SELECT m.api_key_id, 0, m.live_holds FROM billing_keymeter m
+        WHERE m.live_holds <> 0 AND NOT EXISTS (
+            SELECT 1 FROM billing_reservation r WHERE r.api_key_id = m.api_key_id AND r.state = 'held')
+        """,
+    ),
+    Invariant(
+        "nothing_orphaned",
+        "No hold outlives its lease by more than a sweep.",
+        "SELECT id FROM billing_reservation WHERE state = 'held' AND lease_expires_at < %(orphaned)s",
+    ),
+    Invariant(
+        "rollup_equals_lines",
+        "Daily costs, with what is not rolled up yet, are the sums of the cost lines.",
+        """
+        SELECT organization_id, day, project_id, api_key_id, line_item,
+               SUM(amount_nanousd), SUM(quantity), SUM(lines)
+        FROM (
+            SELECT organization_id, day, project_id, api_key_id, line_item, amount_nanousd, quantity, lines
+            FROM billing_dailycost
+            UNION ALL
+            SELECT organization_id, day, project_id, api_key_id, line_item, amount_nanousd, quantity, lines
+            FROM billing_unrolledcost
+            UNION ALL
+            SELECT organization_id, day, project_id, api_key_id, line_item, -amount_nanousd, -quantity, -1
+            FROM billing_costline
+        ) AS every_cost
+        GROUP BY organization_id, day, project_id, api_key_id, line_item
+        HAVING SUM(amount_nanousd) <> 0 OR SUM(quantity) <> 0 OR SUM(lines) <> 0
+        """,
+    ),
+]
+
+
+def audit(now: datetime | None = None) -> list[Finding]:
+    """Check every invariant. What is wrong has a count above zero."""
+    sweep_due = timedelta(seconds=settings.GATEWAY_SWEEP_SECONDS) + ORPHAN_GRACE
+    orphaned = connection.ops.adapt_datetimefield_value((now or timezone.now()) - sweep_due)
+    findings = []
+    for invariant in INVARIANTS:
+        with connection.cursor() as cursor:
+            # Only where one is used: otherwise `%` would need doubling in every statement.
+            values = {"orphaned": orphaned} if "%(" in invariant.sql else None
+            cursor.execute(invariant.sql, values)
+            rows = cursor.fetchall()
+        findings.append(Finding(invariant, len(rows), [str(row) for row in rows[:EXAMPLES]]))
+    return findings
