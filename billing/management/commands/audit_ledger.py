@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from billing.invariants import audit
+from gateway_site.api.commands import OperatorCommand
+
+
+class Command(OperatorCommand):
+    help = "Check every invariant of the ledger. Exits with 1 if one is broken."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.broken = 0
+        super().handle(*args, **options)
+        if self.broken:
+            raise CommandError(f"{self.broken} invariants of the ledger are broken.", returncode=1)
+
+    def perform(self, **options: Any) -> dict[str, Any]:
+        findings = audit()
+        self.broken = sum(1 for finding in findings if finding.count)
+        return {
+            "ok": not self.broken,
+            "invariants": {finding.invariant.name: finding.count for finding in findings},
+            "broken": [
+                {
+                    "name": finding.invariant.name,
+                    "meaning": finding.invariant.meaning,
+                    "count": finding.count,
+                    "examples": finding.examples,
+                }
+                for finding in findings
+                if finding.count
+            ],
+        }
+
+    def describe(self, outcome: dict[str, Any]) -> str:
+        lines = [
+            f"BROKEN {each['name']}: {each['count']} rows. {each['meaning']}"
+            f" For example: {each['examples'][0]}"
+            for each in outcome["broken"]
+        ]
+        return "\n".join([*lines, f"{len(outcome['invariants'])} invariants checked."])

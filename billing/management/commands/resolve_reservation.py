@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from billing import services
+from billing.management.amounts import usd_argument
+from billing.money import usd
+from gateway_site.api.commands import OperatorCommand
+from organization.audit import Actor
+
+
+class Command(OperatorCommand):
+    help = "Settle an unknown reservation at what it cost, or write it off."
+
+    def add_own_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("id", type=uuid.UUID, help="the reservation, which is the request's id")
+        ending = parser.add_mutually_exclusive_group(required=True)
+        ending.add_argument("--amount", type=usd_argument, metavar="USD", help="what the request cost")
+        ending.add_argument("--write-off", action="store_true", help="give up; the operator bears the loss")
+
+    def perform(self, *, id: uuid.UUID, amount: int | None, **options: Any) -> dict[str, Any]:
+        reservation, outcome = services.resolve_reservation(
+            reservation_id=id, amount_nanousd=amount, actor=Actor.command("resolve_reservation")
+        )
+        return {
+            "id": str(reservation.pk),
+            "state": reservation.state,
+            "charged_usd": usd(outcome.charged_nanousd or 0),
+            "operator_loss_usd": usd(outcome.operator_loss_nanousd),
+        }
+
+    def describe(self, outcome: dict[str, Any]) -> str:
+        return (
+            f"{outcome['id']} is {outcome['state']}: charged ${outcome['charged_usd']},"
+            f" lost ${outcome['operator_loss_usd']}."
+        )
