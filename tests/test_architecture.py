@@ -33,6 +33,7 @@ TOP_LEVEL = {
     "Makefile",
     "requirements.txt",
     "requirements-dev.txt",
+    "requirements-local.txt",
     "Dockerfile",
     "compose.yaml",
 }

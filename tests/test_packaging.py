@@ -22,7 +22,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 PIN = re.compile(
     r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;]+)( ; .+?)?(?P<hashes>( --hash=sha256:[0-9a-f]{64})+)"
 )
-PIN_FILES = ["requirements.txt", "requirements-dev.txt"]
+PIN_FILES = ["requirements.txt", "requirements-dev.txt", "requirements-local.txt"]
 ENV_LINE = re.compile(r"^#?([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)
 ENV_EXAMPLE = dict(ENV_LINE.findall((ROOT / ".env.example").read_text()))
 ONLY_IN_COMPOSE = {"POSTGRES_PASSWORD"}
@@ -76,6 +76,7 @@ def test_the_pins_are_what_the_project_asks_for() -> None:
     asked_for = {
         "requirements.txt": project["dependencies"],
         "requirements-dev.txt": project["dependencies"] + project["optional-dependencies"]["dev"],
+        "requirements-local.txt": project["optional-dependencies"]["local"],
     }
 
     for file_name, dependencies in asked_for.items():
