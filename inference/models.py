@@ -1,0 +1,182 @@
+"""What can be asked for: backends, the catalog of models, where each is deployed; and what was asked."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
+
+MODEL_ID_LENGTH = 200
+
+
+class Backend(models.Model):
+    """A server that generates, with its credential. The address and the kind decide how it is spoken to."""
+
+    class Kind(models.TextChoices):
+        OPENAI = "openai", "OpenAI-compatible"
+        ANTHROPIC = "anthropic", "Anthropic Messages"
+        SIMULATOR = "simulator", "Simulator"
+
+    name = models.CharField(max_length=NAME_LENGTH, unique=True)
+    kind = models.CharField(max_length=10, choices=Kind)
+    base_url = models.CharField(max_length=500, blank=True)
+    # Encrypted by ENCRYPTION_KEYS. Written by a service, read by the process that calls, shown to nobody.
+    credential_ciphertext = models.BinaryField(null=True, editable=False)
+    # How this server differs from others of its kind: {"server": "vllm", "lacks": ["seed"]}.
+    options = models.JSONField(default=dict, blank=True)
+    is_enabled = models.BooleanField(default=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    probed_at = models.DateTimeField(null=True, blank=True, editable=False)
+    probe_problem = models.CharField(max_length=500, blank=True, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="backend_kind_known", condition=Q(kind__in=["openai", "anthropic", "simulator"])
+            ),
+            models.CheckConstraint(
+                name="backend_has_an_address", condition=Q(kind="simulator") | ~Q(base_url="")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class CatalogModel(models.Model):
+    """
+    A model as customers know it. Prices are whole pico-USD a token (an image, a request).
+
+    A price that is not set is not zero: the model is then not served.
+    """
+
+    id = models.CharField(max_length=MODEL_ID_LENGTH, primary_key=True)
+    display_name = models.CharField(max_length=NAME_LENGTH, blank=True)
+    owned_by = models.CharField(max_length=NAME_LENGTH, default="gateway")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    is_enabled = models.BooleanField(default=True)
+
+    prompt_price_picousd = models.BigIntegerField(null=True, blank=True)
+    completion_price_picousd = models.BigIntegerField(null=True, blank=True)
+    cached_price_picousd = models.BigIntegerField(null=True, blank=True)
+    image_price_picousd = models.BigIntegerField(null=True, blank=True)
+    request_price_picousd = models.BigIntegerField(null=True, blank=True)
+
+    context_length = models.PositiveIntegerField(default=8192)
+    max_output_length = models.PositiveIntegerField(default=4096)
+    # A vocabulary of `inference.tokens`; empty: prompts are counted by their bytes.
+    tokenizer = models.CharField(max_length=40, blank=True)
+    input_modalities = models.JSONField(default=list)
+    output_modalities = models.JSONField(default=list)
+    supported_sampling_parameters = models.JSONField(default=list, blank=True)
+    supported_features = models.JSONField(default=list, blank=True)
+    quantization = models.CharField(max_length=40, blank=True)
+    # What an organization must have passed (see PassedCheck) before it may use the model.
+    required_checks = models.JSONField(default=list, blank=True)
+
+    class Meta:
+        verbose_name = "model"
+        constraints = [
+            models.CheckConstraint(name="model_id_not_empty", condition=~Q(id="")),
+            models.CheckConstraint(
+                name="model_prices_not_negative",
+                condition=(Q(prompt_price_picousd=None) | Q(prompt_price_picousd__gte=0))
+                & (Q(completion_price_picousd=None) | Q(completion_price_picousd__gte=0))
+                & (Q(cached_price_picousd=None) | Q(cached_price_picousd__gte=0))
+                & (Q(image_price_picousd=None) | Q(image_price_picousd__gte=0))
+                & (Q(request_price_picousd=None) | Q(request_price_picousd__gte=0)),
+            ),
+            models.CheckConstraint(
+                name="model_lengths_positive", condition=Q(context_length__gte=1, max_output_length__gte=1)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class Deployment(models.Model):
+    """One place where a model can be had: a backend, and the model's name there."""
+
+    model = models.ForeignKey(CatalogModel, models.CASCADE, related_name="deployments")
+    backend = models.ForeignKey(Backend, models.PROTECT, related_name="deployments")
+    upstream_id = models.CharField(max_length=MODEL_ID_LENGTH)
+    weight = models.PositiveIntegerField(default=100)
+    is_enabled = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="deployment_once", fields=["model", "backend", "upstream_id"]),
+            models.CheckConstraint(name="deployment_weight_positive", condition=Q(weight__gte=1)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.upstream_id} on {self.backend_id}"
+
+
+class PassedCheck(models.Model):
+    """A condition of some models, such as `terms-accepted`, that an organization has met."""
+
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="+")
+    check_name = models.CharField("check", max_length=NAME_LENGTH)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="check_passed_once", fields=["organization", "check_name"]),
+            models.CheckConstraint(name="check_name_not_empty", condition=~Q(check_name="")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.check_name} of {self.organization_id}"
+
+
+class Activity(models.Model):
+    """
+    What became of one request. Never a prompt, a completion or a key.
+
+    Without database constraints on the three owners, for the reason given at billing's Reservation.
+    """
+
+    # The request's X-Request-ID, and the id of its reservation where it came that far.
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    created_at = models.DateTimeField()
+    organization = models.ForeignKey(
+        Organization, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    project = models.ForeignKey(
+        Project, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    api_key = models.ForeignKey(
+        ProjectKey, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    endpoint = models.CharField(max_length=40)
+    model = models.CharField(max_length=MODEL_ID_LENGTH)
+    deployment = models.CharField(max_length=MODEL_ID_LENGTH + NAME_LENGTH + 10, blank=True)
+    is_stream = models.BooleanField(default=False)
+    status = models.PositiveSmallIntegerField()
+    code = models.CharField(max_length=60, blank=True)
+    prompt_tokens = models.BigIntegerField(null=True)
+    cached_tokens = models.BigIntegerField(null=True)
+    completion_tokens = models.BigIntegerField(null=True)
+    reasoning_tokens = models.BigIntegerField(null=True)
+    # None until the cost is final.
+    cost_nanousd = models.BigIntegerField(null=True)
+    first_token_ms = models.PositiveIntegerField(null=True)
+    total_ms = models.PositiveIntegerField()
+    attempts = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        verbose_name_plural = "activity"
+        indexes = [
+            # For the console's list, newest first, of all and of one organization.
+            models.Index(name="activity_newest", fields=["-created_at"]),
+            models.Index(name="activity_of_organization", fields=["organization", "-created_at"]),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
