@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from gateway_site.celery_app import app as celery
 from gateway_site.health import pending_migrations
+from inference.probes import probe
 from organization.models import Organization
 
 MAX_CLOCK_DIFFERENCE_SECONDS = 2
@@ -45,6 +46,7 @@ def examine() -> list[Finding]:
         "clock": check_clock,
         "cache": check_cache,
         "broker": check_broker,
+        "backends": check_backends,
     }
     return [_finding(subject, check) for subject, check in checks.items()]
 
@@ -109,3 +111,11 @@ def check_broker() -> str:
     with celery.connection_for_write(connect_timeout=BROKER_SECONDS) as broker:
         broker.ensure_connection(max_retries=0, timeout=BROKER_SECONDS)
     return "answers"
+
+
+def check_backends() -> str:
+    findings = probe()
+    problems = [f"{finding.backend}: {finding.problem}" for finding in findings if finding.problem]
+    if problems:
+        raise Trouble("; ".join(problems))
+    return f"{len(findings)} answer" if findings else "none yet; see `add_backend`"

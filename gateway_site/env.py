@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import warnings
 from pathlib import Path
@@ -61,6 +62,18 @@ def choice(name: str, default: str, allowed: list[str]) -> str:
 
 def listing(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+def hosts(name: str) -> list[str]:
+    """Host names, addresses and networks, separated by commas."""
+    found = listing(name)
+    for each in found:
+        if "/" in each:
+            try:
+                ipaddress.ip_network(each, strict=False)
+            except ValueError:
+                raise ImproperlyConfigured(f"{name} holds {each!r}, which is not a network.") from None
+    return found
 
 
 def database(name: str) -> dict[str, Any]:

@@ -65,6 +65,22 @@ class AdminKeyAuthentication(BaseAuthentication):
         return "Bearer"
 
 
+class CustomerKeyAuthentication(BaseAuthentication):
+    """For REST views of customers: `request.auth` is the project key, sent by either of its schemes."""
+
+    def authenticate(self, request: Any) -> tuple[None, ProjectKey]:
+        try:
+            key = customer_key_from(request.scope["headers"])
+        except Unauthenticated:
+            ratelimit.count_failed_login(request)
+            raise
+        ratelimit.limit_customer_key(request, str(key.pk))
+        return None, key
+
+    def authenticate_header(self, request: Any) -> str:
+        return "Bearer"
+
+
 def _credential(headers: RawHeaders) -> tuple[str, bool]:
     """The one credential that was sent, and whether it came as a bearer token."""
     headers = list(headers)

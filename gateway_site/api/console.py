@@ -17,10 +17,19 @@ from unfold.contrib.filters.admin import RangeDateTimeFilter as RangeDateTimeFil
 from unfold.decorators import display as display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget as CheckboxSelectMultiple
 from unfold.widgets import UnfoldAdminIntegerFieldWidget as IntegerInput
+from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
+from unfold.widgets import UnfoldAdminTextInputWidget as TextInput
 
 from gateway_site.api.errors import ApiError
 
-__all__ = ["CheckboxSelectMultiple", "IntegerInput", "RangeDateTimeFilter", "display"]
+__all__ = [
+    "CheckboxSelectMultiple",
+    "IntegerInput",
+    "PasswordInput",
+    "RangeDateTimeFilter",
+    "TextInput",
+    "display",
+]
 
 
 class ModelAdmin(ThemedModelAdmin):

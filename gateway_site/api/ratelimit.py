@@ -1,4 +1,4 @@
-"""How often organization routes may be called. Inference is limited by the ledger, exactly."""
+"""How often REST routes may be called. Inference is limited by the ledger, exactly."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from gateway_site.api.errors import RateLimited
 def limit_admin_key(request: HttpRequest, key_id: str) -> None:
     """Count one request of an admin key; refuse it if the minute is used up."""
     _count(request, "admin-key", key_id, settings.GATEWAY_ADMIN_REQUESTS_PER_MINUTE)
+
+
+def limit_customer_key(request: HttpRequest, key_id: str) -> None:
+    """The same for a customer key, on routes that generate nothing and so do not meet the ledger."""
+    if settings.GATEWAY_REQUESTS_PER_MINUTE:
+        _count(request, "customer-key", key_id, settings.GATEWAY_REQUESTS_PER_MINUTE)
 
 
 def count_failed_login(request: HttpRequest) -> None:

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+
+from gateway_site.api.commands import OperatorCommand
+from inference import services
+from inference.backends.openai_request import SERVERS
+from inference.models import Backend
+from organization.audit import Actor
+
+# Where nothing else is said, an `openai` backend is the one that the SDKs' own variables name.
+DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+
+
+class Command(OperatorCommand):
+    help = "Add a backend, or change the one of this name."
+
+    def add_own_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name")
+        parser.add_argument("--kind", required=True, choices=Backend.Kind.values)
+        parser.add_argument("--base-url", help="openai: with its /v1; without one, OPENAI_BASE_URL")
+        # The key itself on a command line would be in the history and in the list of processes.
+        parser.add_argument("--api-key-env", metavar="VAR", help="the environment variable with the API key")
+        parser.add_argument("--server", choices=list(SERVERS), help="what an openai backend really is")
+
+    def perform(
+        self,
+        *,
+        name: str,
+        kind: str,
+        base_url: str | None,
+        api_key_env: str | None,
+        server: str | None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        if server and kind != Backend.Kind.OPENAI:
+            raise CommandError("--server is for backends of the kind openai.")
+        existing = Backend.objects.filter(name=name).first()
+        if base_url is None and existing and existing.kind == kind:
+            base_url = existing.base_url
+        elif base_url is None and kind == Backend.Kind.OPENAI:
+            base_url = settings.OPENAI_BASE_URL
+            # Only together with its address: a key must not go to whatever host was named.
+            if api_key_env is None and os.environ.get(DEFAULT_KEY_VARIABLE):
+                api_key_env = DEFAULT_KEY_VARIABLE
+        kept = existing.options if existing and existing.kind == kind else {}
+        backend, is_new = services.save_backend(
+            name=name,
+            kind=kind,
+            base_url=base_url or "",
+            credential=self._credential(api_key_env),
+            options={**kept, "server": server} if server else kept,
+            actor=Actor.command("add_backend"),
+        )
+        return {
+            "name": backend.name,
+            "kind": backend.kind,
+            "base_url": backend.base_url,
+            "server": backend.options.get("server"),
+            "has_credential": backend.credential_ciphertext is not None,
+            "created": is_new,
+        }
+
+    def describe(self, outcome: dict[str, Any]) -> str:
+        verb = "Added" if outcome["created"] else "Changed"
+        place = f" at {outcome['base_url']}" if outcome["base_url"] else ""
+        key = "with an API key" if outcome["has_credential"] else "without an API key"
+        return f"{verb} backend {outcome['name']} ({outcome['kind']}){place}, {key}."
+
+    @staticmethod
+    def _credential(variable: str | None) -> str | None:
+        if variable is None:
+            return None
+        value, path = os.environ.get(variable, "").strip(), os.environ.get(f"{variable}_FILE")
+        if not value and path:
+            try:
+                value = Path(path).read_text().strip()
+            except (OSError, UnicodeDecodeError):
+                raise CommandError(f"{variable}_FILE cannot be read.") from None
+        if not value:
+            raise CommandError(f"The environment variable {variable} is empty or not set.")
+        return value

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.db import transaction
+
+from gateway_site.api.commands import OperatorCommand
+from inference import services
+from inference.catalog import price_of
+from inference.command_prices import add_price_arguments, prices_in, pricing_of
+from organization.audit import Actor
+
+COLUMNS = ("context_length", "max_output_length", "tokenizer", "display_name", "input_modalities")
+
+
+class Command(OperatorCommand):
+    help = "Add a model to the catalog and deploy it on a backend, or change what is there."
+
+    def add_own_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("id", help="as customers name it")
+        parser.add_argument("--backend", required=True, metavar="NAME")
+        parser.add_argument("--upstream-id", help="its name on the backend, if that is another one")
+        add_price_arguments(parser)
+        parser.add_argument("--context-length", type=int)
+        parser.add_argument("--max-output-length", type=int)
+        parser.add_argument("--tokenizer", help="a vocabulary to count prompts with; none: by their bytes")
+        parser.add_argument("--display-name")
+        parser.add_argument(
+            "--input-modality", action="append", dest="input_modalities", choices=services.MODALITIES
+        )
+        parser.add_argument("--weight", type=int, help="its share of requests among its deployments")
+
+    def perform(
+        self, *, id: str, backend: str, upstream_id: str | None, weight: int | None, **options: Any
+    ) -> dict[str, Any]:
+        actor = Actor.command("add_model")
+        place = services.find_backend(backend)
+        given = {name: options[name] for name in COLUMNS if options[name] is not None}
+        with transaction.atomic():
+            model, is_new = services.save_model(
+                model_id=id, changes={**given, **prices_in(options)}, actor=actor
+            )
+            deployment, _ = services.save_deployment(
+                model=model, backend=place, upstream_id=upstream_id or id, weight=weight, actor=actor
+            )
+        return {
+            "id": model.pk,
+            "backend": place.name,
+            "upstream_id": deployment.upstream_id,
+            "weight": deployment.weight,
+            "pricing": pricing_of(model),
+            "context_length": model.context_length,
+            "max_output_length": model.max_output_length,
+            "tokenizer": model.tokenizer,
+            "is_enabled": model.is_enabled,
+            "is_priced": price_of(model) is not None,
+            "created": is_new,
+        }
+
+    def describe(self, outcome: dict[str, Any]) -> str:
+        verb = "Added" if outcome["created"] else "Changed"
+        line = f"{verb} model {outcome['id']} on {outcome['backend']}."
+        if not outcome["is_priced"]:
+            line += " It has no price and is not served until it has."
+        return line

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from typing import Any
+
+from gateway_site.api.commands import OperatorCommand
+from inference.probes import probe
+
+
+class Command(OperatorCommand):
+    help = "Ask every enabled backend whether it is there; exits with 1 if one is not."
+
+    def perform(self, **options: Any) -> dict[str, Any]:
+        findings = [
+            {
+                "name": finding.backend.name,
+                "kind": finding.backend.kind,
+                "base_url": finding.backend.base_url,
+                "is_ready": not finding.problem,
+                "problem": finding.problem,
+            }
+            for finding in probe()
+        ]
+        return {"ready": all(each["is_ready"] for each in findings), "backends": findings}
+
+    def describe(self, outcome: dict[str, Any]) -> str:
+        if not outcome["backends"]:
+            return "There is no enabled backend; see `add_backend`."
+        return "\n".join(
+            f"{'ok   ' if each['is_ready'] else 'WRONG'}  {each['name']:20} {each['problem'] or 'answers'}"
+            for each in outcome["backends"]
+        )
+
+    def complaint_about(self, outcome: dict[str, Any]) -> str | None:
+        return None if outcome["ready"] else "Something is wrong; see above."
