@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -41,6 +43,18 @@ def children_of(process_id: int) -> list[int]:
     return [int(each) for children in by_thread for each in children.read_text().split()]
 
 
+def snippet(said: str, beginning: str) -> str:
+    """The indented lines that begin so."""
+    lines = said[said.index(beginning) :].splitlines()
+    return textwrap.dedent(
+        "\n".join(itertools.takewhile(lambda line: line.startswith("  ") or not line, lines))
+    )
+
+
+def paste(program: list[str], text: str) -> str:
+    return subprocess.run([*program, text], capture_output=True, text=True, check=True, timeout=120).stdout
+
+
 def test_quickstart_prints_what_works_when_pasted(empty_home: dict[str, str]) -> None:
     running = quickstart(empty_home)
     try:
@@ -52,6 +66,9 @@ def test_quickstart_prints_what_works_when_pasted(empty_home: dict[str, str]) ->
 
         assert [key.name for key in client.admin.organization.admin_api_keys.list()] == ["quickstart"]
         assert len(password) >= 12
+        curl = paste(["sh", "-c"], snippet(said, "  curl "))
+        assert json.loads(curl)["choices"][0]["message"]["content"]
+        assert paste([sys.executable, "-c"], snippet(said, "  from openai ")).strip()
         for page in ("/admin/login/", "/docs/", "/openapi.json", "/readyz"):
             with urlopen(Request(running.address + page)) as answer:  # noqa: S310
                 assert answer.status == 200
