@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import uvicorn
 from django.conf import settings
@@ -26,7 +27,6 @@ STOP_SECONDS = 10
 # Longer than the clients' own keep-alive, so that it is the client who lets go of an idle connection
 # and never finds it closed under a request.
 KEEP_ALIVE_SECONDS = 75
-DRAIN_SECONDS = 30
 PR_SET_PDEATHSIG = 1
 
 
@@ -39,7 +39,7 @@ def run(*, host: str, port: int, workers: int) -> None:
     """Serve until told to stop."""
     if missing := pending_migrations():
         raise CommandError(f"The database lacks {len(missing)} migrations; run `manage.py migrate` first.")
-    _require_free(host, port)
+    require_free(host, port)
     if not settings.STATIC_ROOT.is_dir():
         prepare_static_files()
     # uvicorn drains and then raises the signal again, which would end this process on the spot and
@@ -51,55 +51,82 @@ def run(*, host: str, port: int, workers: int) -> None:
             host=host,
             port=port,
             workers=workers,
-            lifespan="off",
+            lifespan="on",
             access_log=False,
             log_config=None,
             # X-Forwarded-For is read by `ratelimit.client_address`, which knows how many proxies are ours.
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
+            timeout_graceful_shutdown=settings.GATEWAY_DRAIN_SECONDS,
+        )
+
+
+def scheduled_work() -> AbstractContextManager[Child]:
+    """A Celery worker with beat as a child."""
+    return kept_running("the Celery worker", _worker_command())
+
+
+class Child:
+    """A process of ours, and the one that took its place if it ended."""
+
+    def __init__(self, what: str, command: list[str]) -> None:
+        self._what = what
+        self._command = command
+        self._is_over = threading.Event()
+        self._turn = threading.Lock()  # so that nothing is started again behind the back of `stop`
+        self._process = self._start()
+        self._keeper = threading.Thread(target=self._keep_running, name=f"keeper of {what}", daemon=True)
+        self._keeper.start()
+
+    @property
+    def status(self) -> int | None:
+        """The exit status while it is not running."""
+        return self._process.poll()
+
+    def stop(self) -> None:
+        with self._turn:
+            self._is_over.set()
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        self._process.kill()
+        self._keeper.join(STOP_SECONDS)
+
+    def _keep_running(self) -> None:
+        while True:
+            status = self._process.wait()
+            self._is_over.wait(RESTART_PAUSE_SECONDS)
+            with self._turn:
+                if self._is_over.is_set():
+                    return
+                logger.warning("%s ended with status %d; starting it again", self._what, status)
+                self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603
+            self._command,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            # Ctrl-C goes to the whole group; the child is to be told by us, once the server has drained.
+            start_new_session=True,
         )
 
 
 @contextlib.contextmanager
-def scheduled_work() -> Iterator[None]:
-    """A Celery worker with beat as a child, started again if it ends."""
-    is_over = threading.Event()
-    children: list[subprocess.Popen[bytes]] = []
-
-    def keep_running() -> None:
-        while not is_over.is_set():
-            child = _start_worker()
-            children[:] = [child]
-            status = child.wait()
-            if not is_over.wait(RESTART_PAUSE_SECONDS):
-                logger.warning("the Celery worker ended with status %d; starting it again", status)
-
-    keeper = threading.Thread(target=keep_running, name="celery-keeper", daemon=True)
-    keeper.start()
+def kept_running(what: str, command: list[str]) -> Iterator[Child]:
+    """A child that is started again if it ends, and ends with us."""
+    child = Child(what, command)
     try:
-        yield
+        yield child
     finally:
-        is_over.set()
-        for child in children:
-            child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(STOP_SECONDS)
-            child.kill()
-        keeper.join(STOP_SECONDS)
+        child.stop()
 
 
-def _start_worker() -> subprocess.Popen[bytes]:
+def _worker_command() -> list[str]:
     schedule = settings.GATEWAY_DATA_DIR / "celery" / "beat-schedule"
     options = ["--beat", "--schedule", str(schedule), "--pool", "threads", "--concurrency", "1"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING"]
-    return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "celery", "--app", "gateway_site", "--quiet", "worker", *options, *quiet],
-        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
-        # Ctrl-C goes to the whole group; the child is to be told by us, once the server has drained.
-        start_new_session=True,
-    )
+    return [sys.executable, "-m", "celery", "--app", "gateway_site", "--quiet", "worker", *options, *quiet]
 
 
 def _die_with_parent() -> None:
@@ -107,7 +134,8 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _require_free(host: str, port: int) -> None:
+def require_free(host: str, port: int) -> None:
+    """Say it in one line if somebody listens there already."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -19,6 +21,14 @@ logger = logging.getLogger(__name__)
 LINGER_BYTES = 1024 * 1024
 LINGER_SECONDS = 2
 
+ErrorRecord = Callable[[ApiError], bytes]
+
+
+def begin_stream(scope: Any, error_record: ErrorRecord) -> None:
+    """From here on, whatever escapes the application ends its answer with this record."""
+    answer: WatchedAnswer = scope["answer"]
+    answer.error_record = error_record
+
 
 class EdgeMiddleware:
     """ASGI layer under the request id: body size and pace, and an envelope for whatever escapes."""
@@ -31,22 +41,31 @@ class EdgeMiddleware:
             await self.app(scope, receive, send)
             return
         # daphne takes this from a client's header, and Django would route by what is left of the path.
-        scope = {**scope, "root_path": ""}
-        body = CountedBody(receive, settings.GATEWAY_MAX_BODY_BYTES)
         answer = WatchedAnswer(send)
+        scope = {**scope, "root_path": "", "answer": answer}
+        body = CountedBody(receive, settings.GATEWAY_MAX_BODY_BYTES)
         body.refuse_announced(scope)
         try:
             if body.refusal is None:
                 await self.app(scope, body.receive, answer.send)
         except Exception as exc:
             # One of the project's two broad handlers: the client gets the envelope, the log the traceback.
-            if answer.has_begun:
+            if answer.error_record is not None:
+                await self._end_stream(send, answer.error_record(to_api_error(exc)))
+            elif answer.has_begun:
                 logger.error("failed after the answer had begun", exc_info=exc)
                 raise
-            await self._refuse(scope, body, send, to_api_error(exc))
+            else:
+                await self._refuse(scope, body, send, to_api_error(exc))
         else:
             if body.refusal is not None and not answer.has_begun:
                 await self._refuse(scope, body, send, body.refusal)
+
+    async def _end_stream(self, send: Any, last_record: bytes) -> None:
+        # A client that reads nothing does not get to read this either.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                await send({"type": "http.response.body", "body": last_record})
 
     async def _refuse(self, scope: Any, body: CountedBody, send: Any, error: ApiError) -> None:
         status, headers, content = envelope.render(error, path=scope["path"])
@@ -117,6 +136,8 @@ class WatchedAnswer:
     def __init__(self, send: Any) -> None:
         self._send = send
         self.has_begun = False
+        # How a stream that is under way says that it failed, where it has a way to.
+        self.error_record: ErrorRecord | None = None
 
     async def send(self, message: Any) -> None:
         self.has_begun = True

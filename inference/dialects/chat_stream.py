@@ -36,6 +36,7 @@ from inference.events import (
     Usage,
 )
 
+# Unspecified: stream-events. As the SDKs of chat completions read them, above.
 DONE = b"data: [DONE]\n\n"
 OPENING: dict[str, Any] = {"role": "assistant", "content": None}
 

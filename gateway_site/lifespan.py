@@ -1,0 +1,38 @@
+"""What a serving process does besides serving: it sweeps while it lives, and tidies up before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from billing.ledger import get_ledger
+from billing.sweeper import Sweeper
+from inference import backend_registry, generation
+from inference.activity_writer import writer
+
+logger = logging.getLogger(__name__)
+
+LEDGER_SECONDS = 10.0
+ACTIVITY_SECONDS = 5.0
+
+
+class Lifespan:
+    """The ASGI lifespan protocol. The server has let requests finish by the time it says `shutdown`."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        sweeper = Sweeper()
+        sweeper.start()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._leave(sweeper)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _leave(self, sweeper: Sweeper) -> None:
+        await generation.stop_all()
+        await asyncio.to_thread(sweeper.stop)
+        if left := await get_ledger().drain(LEDGER_SECONDS):
+            logger.error("%d operations of the ledger are left for the sweeper", left)
+        await asyncio.to_thread(writer.close, ACTIVITY_SECONDS)
+        await backend_registry.client.close()

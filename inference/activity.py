@@ -1,0 +1,90 @@
+"""
+What became of each request, for the console and for support: one row by its request id.
+
+A Trace is filled in on the way and handed over at the end; `activity_writer` writes it later. It holds
+figures and names, never a prompt, a completion or a key.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from billing.operations import Outcome, State
+from gateway_site.api import request_id
+from gateway_site.api.errors import ApiError
+from inference.events import Usage
+from inference.models import Activity
+from organization.models import ProjectKey
+
+# What nginx calls it: the client left before it had its answer.
+CLIENT_CLOSED_REQUEST = 499
+
+
+@dataclass(slots=True)
+class Trace:
+    key: ProjectKey
+    endpoint: str
+    id: uuid.UUID = field(default_factory=lambda: uuid.UUID(request_id.current()))
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    started: float = field(default_factory=time.monotonic)
+    ended: float = 0.0
+    model: str = ""
+    is_stream: bool = False
+    # Until something better is known.
+    status: int = ApiError.status
+    code: str = ApiError.code
+    deployment: str = ""
+    attempts: int = 0
+    first_token: float | None = None
+    usage: Usage | None = None
+    cost_nanousd: int | None = None
+
+    def begin_attempt(self, deployment: str) -> None:
+        self.attempts += 1
+        self.deployment = deployment
+
+    def succeed(self) -> None:
+        self.status, self.code = 200, ""
+
+    def fail(self, error: ApiError) -> None:
+        self.status, self.code = error.status, error.code
+
+    def give_up(self) -> None:
+        """Nobody was there any more to be told."""
+        self.status, self.code = CLIENT_CLOSED_REQUEST, "client_closed_request"
+
+    def settle(self, outcome: Outcome, usage: Usage | None) -> None:
+        if outcome.state in (State.SETTLED, State.RELEASED):
+            self.cost_nanousd = outcome.charged_nanousd or 0
+        if outcome.state == State.SETTLED:
+            self.usage = usage
+
+    def row(self) -> Activity:
+        usage = self.usage
+        return Activity(
+            id=self.id,
+            created_at=self.created_at,
+            organization_id=self.key.project.organization_id,
+            project_id=self.key.project_id,
+            api_key_id=self.key.pk,
+            endpoint=self.endpoint,
+            model=self.model,
+            deployment=self.deployment,
+            is_stream=self.is_stream,
+            status=self.status,
+            code=self.code,
+            prompt_tokens=None if usage is None else usage.prompt_tokens,
+            cached_tokens=None if usage is None else usage.cached_tokens,
+            completion_tokens=None if usage is None else usage.completion_tokens,
+            reasoning_tokens=None if usage is None else usage.reasoning_tokens,
+            cost_nanousd=self.cost_nanousd,
+            first_token_ms=None if self.first_token is None else self._milliseconds(self.first_token),
+            total_ms=self._milliseconds(self.ended or time.monotonic()),
+            attempts=self.attempts,
+        )
+
+    def _milliseconds(self, moment: float) -> int:
+        return max(0, round((moment - self.started) * 1000))

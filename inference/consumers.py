@@ -1,0 +1,190 @@
+"""
+The generation endpoints, as ASGI applications under Channels' routing.
+
+Channels' own HTTP consumer awaits its handler in the loop that would tell it of a hang-up, so it cannot see
+one while it streams. This one speaks `receive` and `send` itself: the work runs in a task of its own, and
+here one waits for its end or the client's, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+
+from gateway_site.api.errors import ApiError, MethodNotAllowed, NotFound
+from gateway_site.api.headers import values_of
+from gateway_site.api.strict_json import require_json_content_type
+from inference import activity_writer, affinity, authentication
+from inference.activity import Trace
+from inference.admission import admit
+from inference.dialects import chat, chat_prompt, responses
+from inference.dialects.chat_head import Head
+from inference.dialects.chat_prompt import ChatCall
+from inference.events import Event
+from inference.generation import Abort, Flight
+from inference.pipeline import Generation
+from inference.wire import Wire
+from organization.models import ProjectKey
+from organization.permissions import require
+
+PERMISSION = "inference:write"
+# Larger bodies are read in a thread.
+BYTES_PARSED_AT_ONCE = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What differs between the endpoints: how a request is read, and how events are written."""
+
+    path: str
+    parse: Callable[..., Any]
+    # Of a call, its organization and the request's id: what the other three need to write its answer.
+    head: Callable[[Any, uuid.UUID, uuid.UUID], Any]
+    fold: Callable[[AsyncIterator[Event], Any], Awaitable[bytes]]
+    records: Callable[[AsyncIterator[Event], Any], AsyncGenerator[bytes, None]]
+    error_record: Callable[[Any, ApiError], bytes]
+
+
+def _parse_chat(raw: bytes, *, organization_id: uuid.UUID, remote_images: bool) -> ChatCall:
+    return chat_prompt.parse(raw, remote_images=remote_images)
+
+
+def _chat_head(call: ChatCall, organization_id: uuid.UUID, identifier: uuid.UUID) -> Head:
+    return Head(
+        id=f"chatcmpl-{identifier.hex}",
+        created=int(time.time()),
+        model=call.prompt.model,
+        include_usage=call.include_usage,
+        show_reasoning=call.prompt.reasoning.shown,
+    )
+
+
+CHAT = Dialect(
+    path=chat.PATH,
+    parse=_parse_chat,
+    head=_chat_head,
+    fold=chat.fold,
+    records=chat.records,
+    error_record=lambda head, error: chat.error_record(error),
+)
+RESPONSES = Dialect(
+    path=responses.PATH,
+    parse=responses.parse,
+    head=responses.begin,
+    fold=responses.fold,
+    records=responses.records,
+    error_record=responses.error_record,
+)
+
+
+class GenerationConsumer:
+    """Serves one endpoint, whole or streamed."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != self.dialect.path:
+            raise NotFound("There is no such route.")  # `//v1/…`, which the router takes for ours
+        if scope["method"] != "POST":
+            raise MethodNotAllowed(scope["method"], ["POST"])
+        key = await authentication.customer_key(scope)
+        trace = Trace(key, self.dialect.path)
+        try:
+            await self._serve(key, trace, scope, receive, send)
+        except ApiError as error:
+            trace.fail(error)
+            raise
+        finally:
+            activity_writer.writer.note(trace)
+
+    async def _serve(self, key: ProjectKey, trace: Trace, scope: Any, receive: Any, send: Any) -> None:
+        require(key, PERMISSION)
+        headers = _headers(scope)
+        require_json(headers)
+        session = affinity.session_of(headers)
+        body = await read_body(receive)
+        if body is None:
+            trace.give_up()
+            return
+        flight = Flight(Wire(scope, send))
+        task = flight.start(self._work(flight, key, trace, session, body))
+        hang_up = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait({task, hang_up}, return_when=asyncio.FIRST_COMPLETED)
+            flight.abort(Abort.HUNG_UP)
+            await flight.wait()
+        except asyncio.CancelledError:
+            # The server ends us. What is under way is told, and settles before we go.
+            flight.abort(Abort.DRAIN)
+            await flight.wait()
+        finally:
+            hang_up.cancel()
+        if flight.reason in (Abort.HUNG_UP, Abort.SLOW_READER):
+            trace.give_up()
+        task.result()
+
+    async def _work(
+        self, flight: Flight, key: ProjectKey, trace: Trace, session: str | None, body: bytes
+    ) -> None:
+        organization_id = key.project.organization_id
+        call = await self._parse(body, organization_id)
+        trace.model, trace.is_stream = call.prompt.model, call.stream
+        admission = await admit(call.prompt, key=key, session=session, request_id=trace.id)
+        head = self.dialect.head(call, organization_id, trace.id)
+        async with Generation(admission, trace) as generation, aclosing(generation.events()) as events:
+            flight.generation = generation
+            if call.stream:
+                async with aclosing(self.dialect.records(events, head)) as records:
+                    await flight.wire.send_stream(records, partial(self.dialect.error_record, head))
+            else:
+                await flight.wire.send_json(await self.dialect.fold(events, head))
+        trace.succeed()
+
+    async def _parse(self, body: bytes, organization_id: uuid.UUID) -> Any:
+        remote = settings.GATEWAY_REMOTE_IMAGES
+        parse = partial(self.dialect.parse, body, organization_id=organization_id, remote_images=remote)
+        return parse() if len(body) <= BYTES_PARSED_AT_ONCE else await asyncio.to_thread(parse)
+
+
+HEADERS = ("Content-Type", "Content-Encoding", affinity.SESSION_HEADER, affinity.SESSION_ALIAS)
+
+
+def _headers(scope: Any) -> dict[str, list[str]]:
+    return {name: values_of(scope["headers"], name) for name in HEADERS}
+
+
+def require_json(headers: dict[str, list[str]]) -> None:
+    types, encodings = headers["Content-Type"], headers["Content-Encoding"]
+    # What nearly everyone sends, without a parser of mail headers.
+    if types != ["application/json"] or encodings:
+        require_json_content_type(",".join(types), ",".join(encodings))
+
+
+async def read_body(receive: Any) -> bytes | None:
+    """The whole body, which the edge has bounded; None if the client left before it was here."""
+    chunks = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def _gone(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+chat_completions = GenerationConsumer(CHAT)
+responses_endpoint = GenerationConsumer(RESPONSES)

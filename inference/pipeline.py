@@ -1,0 +1,169 @@
+"""
+An admitted request, from its hold to its settlement.
+
+    admission.admit    model, options, size, hold
+    (request policies are judged here: take the hold with is_dispatched=False, and mark it in `_dispatch`)
+    Generation.events  the backend's events, from the first deployment that answers
+    (response policies are a generator around these events)
+    settle             however that ended: exactly once, and before the events end
+
+JSON and SSE are written from the same events, and differ nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from billing.ledger import get_ledger
+from billing.operations import Outcome
+from gateway_site.api.errors import ApiError, BackendError, ProviderRejected, UnsupportedOption
+from inference import deployments
+from inference.activity import Trace
+from inference.admission import Admission
+from inference.backends.http_failures import OptionNotImplemented
+from inference.backends.usage import log_alert
+from inference.catalog import Target
+from inference.events import Event, Usage
+from inference.metering import Meter
+
+logger = logging.getLogger(__name__)
+
+# What the client's own request brought about: no other deployment would do better.
+CLIENTS_OWN = (ProviderRejected, OptionNotImplemented, UnsupportedOption)
+
+
+class Generation:
+    """
+    One request, as a context: leaving it has settled.
+
+    `events` may be read once; leaving that in any way has stopped the backend, and settled as well.
+    """
+
+    def __init__(self, admission: Admission, trace: Trace) -> None:
+        self._admission = admission
+        self._trace = trace
+        self._meter = Meter(
+            completions=admission.prompt.completions,
+            images=admission.prompt.images,
+            likely_prompt=admission.size.likely,
+            count=admission.count,
+            alert=log_alert(admission.targets[0].name),
+        )
+        # Whether a byte has left for a backend that has not said since that it did nothing.
+        self._may_owe = False
+        self._target: Target | None = None
+        # From the moment when the backend is done with.
+        self.is_over = False
+        # While the outcome is being written, which takes a bounded time: nothing is left to be stopped.
+        self.is_settling = False
+
+    async def __aenter__(self) -> Generation:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if not self.is_over:  # nobody came to read the events
+            await self._end(is_complete=False)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """What the backend says, and its usage as it was settled, last."""
+        is_complete = False
+        try:
+            async with aclosing(self._from_targets()) as events:
+                async for event in events:
+                    yield event
+            is_complete = True
+        finally:
+            await self._end(is_complete)
+        usage = self._meter.usage()
+        if usage is not None:
+            yield usage
+
+    async def beat(self) -> None:
+        """Renew the hold's lease, with what was seen so far."""
+        if self.is_over:
+            return
+        seen = self._meter.quantities() if self._meter.has_output else None
+        if not await get_ledger().heartbeat(self._admission.hold, seen) and not self.is_over:
+            logger.warning("request %s lost its hold while it was running", self._admission.hold.id)
+
+    def note_silence(self) -> None:
+        """The deadline came: whoever was asked last did not answer in time."""
+        if self._target is not None:
+            deployments.note_failure(self._target)
+
+    @property
+    def is_provably_free(self) -> bool:
+        return not self._may_owe and not self._meter.has_output
+
+    # --- the backends --------------------------------------------------------------------------------
+
+    async def _from_targets(self) -> AsyncGenerator[Event, None]:
+        """The events of the first target that has any. Another is asked only if nothing can be owed."""
+        last = self._admission.targets[-1]
+        for target in self._admission.targets:
+            self._target = target
+            self._trace.begin_attempt(target.name)
+            try:
+                async with aclosing(self._from(target)) as events:
+                    async for event in events:
+                        yield event
+                deployments.note_success(target)
+                return
+            except (BackendError, UnsupportedOption) as error:
+                is_free = isinstance(error, UnsupportedOption) or error.is_free
+                if is_free and not self._meter.has_output:
+                    self._may_owe = False
+                if not isinstance(error, CLIENTS_OWN):
+                    deployments.note_failure(target)
+                if target is last or not self._may_try_another(error):
+                    raise
+                logger.info("%s: %s; asking another deployment", target.name, error.code)
+
+    async def _from(self, target: Target) -> AsyncGenerator[Event, None]:
+        meter, trace = self._meter, self._trace
+        prompt = self._admission.prompt
+        backend = target.backend
+        async with aclosing(backend.generate(prompt, model=target.model, dispatch=self._dispatch)) as events:
+            async for event in events:
+                if type(event) is Usage:
+                    meter.report(event)
+                    continue
+                meter.note(event)
+                if trace.first_token is None:
+                    trace.first_token = time.monotonic()
+                yield event
+
+    async def _dispatch(self) -> None:
+        self._may_owe = True
+
+    def _may_try_another(self, error: ApiError) -> bool:
+        has_begun = self._trace.first_token is not None
+        return self.is_provably_free and not has_begun and not isinstance(error, ProviderRejected)
+
+    # --- the end -------------------------------------------------------------------------------------
+
+    async def _end(self, is_complete: bool) -> None:
+        self.is_over = self.is_settling = True
+        # Were we cancelled here after all, the ledger would go on with what it was asked.
+        outcome = await self._resolution(is_complete)
+        self.is_settling = False
+        self._trace.settle(outcome, self._meter.usage())
+        if outcome.operator_loss_nanousd:
+            logger.warning(
+                "request %s cost %d nano-USD more than was held for it",
+                self._admission.hold.id,
+                outcome.operator_loss_nanousd,
+            )
+
+    async def _resolution(self, is_complete: bool) -> Outcome:
+        ledger, hold = get_ledger(), self._admission.hold
+        if is_complete or self._meter.has_output:
+            used = self._meter.quantities()
+            if used is not None:
+                return await ledger.settle(hold, used, self._meter.basis)
+        elif self.is_provably_free:
+            return await ledger.release(hold)
+        return await ledger.mark_unknown(hold)

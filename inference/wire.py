@@ -1,0 +1,67 @@
+"""The way back to one client: a whole body or a stream, with backpressure and a clock on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from gateway_site.api.edge import begin_stream
+
+PING = b": ping\n\n"
+JSON_TYPE = (b"content-type", b"application/json")
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    # nginx would otherwise keep tokens until it has a bufferful.
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Wire:
+    """
+    Writes one answer. `send` waits while the client's buffer is full, so no more is generated than it takes.
+
+    The head of a stream goes out with the first record and not before: until then a failure is a status.
+    """
+
+    def __init__(self, scope: Any, send: Any) -> None:
+        self._scope = scope
+        self._send = send
+        self._has_begun = False
+        self._sending_since: float | None = None
+        self._last_sent = 0.0
+
+    async def send_json(self, body: bytes) -> None:
+        headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
+        self._sending_since = time.monotonic()
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+        self._sending_since = None
+
+    async def send_stream(self, records: AsyncIterator[bytes], error_record: Any) -> None:
+        async for record in records:
+            if not self._has_begun:
+                begin_stream(self._scope, error_record)
+                self._has_begun = True
+                await self._put({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            await self._put({"type": "http.response.body", "body": record, "more_body": True})
+        await self._put({"type": "http.response.body", "body": b""})
+        self._has_begun = False
+
+    async def ping(self) -> None:
+        """A comment, which every client skips. Only between records."""
+        if self._has_begun and self._sending_since is None:
+            await self._put({"type": "http.response.body", "body": PING, "more_body": True})
+
+    def blocked_seconds(self, now: float) -> float:
+        """How long the client has taken nothing that it was offered."""
+        return 0.0 if self._sending_since is None else now - self._sending_since
+
+    def silent_seconds(self, now: float) -> float:
+        """How long a stream has had nothing to say; 0 for what is no stream, or not yet."""
+        return now - self._last_sent if self._has_begun else 0.0
+
+    async def _put(self, message: dict[str, Any]) -> None:
+        self._last_sent = self._sending_since = time.monotonic()
+        await self._send(message)
+        self._sending_since = None

@@ -1,0 +1,107 @@
+"""How long a prompt is, before anyone has counted it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from inference import tokens
+from inference.dialects.texts import texts_of
+from inference.events import ImagePart, Prompt, TextPart, Tool, Turn
+
+
+def prompt(said: str = "Hello there", **fields: Any) -> Prompt:
+    return Prompt(model="m", turns=(Turn(role="user", content=said),), **fields)
+
+
+def size(asked: Prompt, vocabulary: str = "o200k_base") -> tokens.PromptSize:
+    return asyncio.run(tokens.size_of(asked, vocabulary))
+
+
+@pytest.mark.parametrize("vocabulary", tokens.VOCABULARIES)
+def test_every_vocabulary_counts(vocabulary: str) -> None:
+    count = tokens.counter(vocabulary)
+
+    assert 2 <= count("Hello there") <= 4
+    assert count("") == 0
+
+
+def test_counts_that_are_known() -> None:
+    # From the tokenizers' own documentation.
+    assert tokens.counter("cl100k_base")("tiktoken is great!") == 6
+    assert tokens.counter("o200k_base")("antidisestablishmentarianism") == 6
+
+
+def test_marks_of_a_template_in_a_text_are_text() -> None:
+    assert tokens.counter("o200k_base")("<|endoftext|>") > 1
+
+
+def test_a_vocabulary_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="klingon"):
+        tokens.counter("klingon")
+
+
+@pytest.mark.parametrize("said", ["plain", "wörter", "日本語のテキスト", "😀" * 20, "\x00\n\t "])
+def test_bytes_are_never_fewer_than_tokens(said: str) -> None:
+    upper = size(prompt(said), "").upper
+
+    assert tokens.counter("")(said) == len(said.encode())
+    for vocabulary in tokens.VOCABULARIES:
+        assert tokens.counter(vocabulary)(said) <= upper
+
+
+def test_all_that_a_model_reads_is_counted() -> None:
+    tool = Tool("weather", "The weather of a city.", {"type": "object", "properties": {"city": {}}})
+    plain, with_tool = size(prompt()), size(prompt(tools=(tool,)))
+
+    assert with_tool.likely > plain.likely
+    assert with_tool.upper > plain.upper + tokens.AROUND_TOOLS
+
+
+def test_an_image_is_held_for_and_its_data_is_not_counted() -> None:
+    picture = ImagePart("data:image/png;base64," + "A" * 100_000)
+    seen = Prompt(model="m", turns=(Turn(role="user", content=(TextPart("Look"), picture)),), images=1)
+    unseen = Prompt(model="m", turns=(Turn(role="user", content=(TextPart("Look"),)),))
+
+    assert size(seen).upper == size(unseen).upper + tokens.IN_AN_IMAGE
+    assert size(seen).likely == size(unseen).likely
+
+
+def test_upper_is_never_less_than_likely() -> None:
+    for turns in (1, 10, 1000):
+        asked = Prompt(model="m", turns=tuple(Turn(role="user", content="x") for _ in range(turns)))
+        assert size(asked).upper >= size(asked).likely + turns
+
+
+def test_a_long_text_is_counted_beside_the_loop_and_nearly_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "The quick brown fox jumps over the lazy dog. " * 2_000
+    threads: set[str] = set()
+    count = tokens._count_in_slices
+
+    def watched(*args: Any) -> int:
+        threads.add(threading.current_thread().name)
+        return count(*args)
+
+    monkeypatch.setattr(tokens, "_count_in_slices", watched)
+    counted = size(prompt(said)).likely
+
+    assert threads
+    assert threading.main_thread().name not in threads
+    exact = tokens.counter("o200k_base")(said)
+    assert exact <= counted <= exact * 1.01 + 10
+
+
+def test_a_short_text_costs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    size(prompt())  # loads the vocabulary
+    monkeypatch.setattr(asyncio, "to_thread", None)
+
+    assert size(prompt("word " * 3_000)).likely > 3_000
+
+
+def test_the_simulator_never_counts_more_than_is_held_for() -> None:
+    asked = prompt("Hello, wörld! " * 50, tools=(Tool("f", "g", {"a": [1, 2, {"b": "c"}]}),))
+
+    assert sum(map(tokens.counter("o200k_base"), texts_of(asked))) <= size(asked).upper
