@@ -1,0 +1,76 @@
+"""
+POST /v1/messages/count_tokens, as an ASGI application under Channels' routing.
+
+Ahead of Django as generation is, because it may ask a backend, and because a large input is counted in a
+thread of the pool, where Django would let every other view of the process wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
+
+from gateway_site.api.envelope import TOKEN_COUNT_PATH
+from gateway_site.api.errors import InvalidRequest, MethodNotAllowed, NotFound, ProjectArchivedForUse
+from gateway_site.api.headers import values_of
+from inference import affinity, token_counting
+from inference.catalog import off_loop
+from inference.consumers import BYTES_PARSED_AT_ONCE, PERMISSION, read_body, require_json
+from inference.dialects import messages
+from inference.dialects.messages_request import TokenCount
+from inference.wire import Wire
+from organization.authentication import CustomerKeyAuthentication
+from organization.models import ProjectKey
+from organization.permissions import require
+
+# Unspecified: messages-headers. As the SDK sends them. Any version will do: the count is the same in all.
+VERSION_HEADER = "anthropic-version"
+BETA_HEADER = "anthropic-beta"
+MAX_BETA_LENGTH = 512
+HEADERS = ("Content-Type", "Content-Encoding", BETA_HEADER, affinity.SESSION_HEADER, affinity.SESSION_ALIAS)
+
+
+async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
+    if scope["path"] != TOKEN_COUNT_PATH:
+        raise NotFound("There is no such route.")  # `//v1/…`, which the router takes for ours
+    if scope["method"] != "POST":
+        raise MethodNotAllowed(scope["method"], ["POST"])
+    key = await _customer_key(scope)
+    require(key, PERMISSION)
+    headers = {name: values_of(scope["headers"], name) for name in HEADERS}
+    require_json(headers)
+    _check_hints(headers)
+    body = await read_body(receive)
+    if body is None:
+        return
+    call = await _parsed(body)
+    counted = TokenCount(await token_counting.count(call, key))
+    await Wire(scope, send).send_json(msgspec.json.encode(counted))
+
+
+@off_loop
+def _customer_key(scope: Any) -> ProjectKey:
+    # Read anew for each request: with no hold to be taken, nothing else would ask whether it is still alive.
+    _, key = CustomerKeyAuthentication().authenticate(ASGIRequest(scope, BytesIO()))
+    if not key.project.is_active:
+        raise ProjectArchivedForUse()
+    return key
+
+
+def _check_hints(headers: dict[str, list[str]]) -> None:
+    """Headers that change no number must still be what they say."""
+    affinity.session_of(headers)
+    if len(",".join(headers[BETA_HEADER])) > MAX_BETA_LENGTH:
+        raise InvalidRequest(f"The beta flags have at most {MAX_BETA_LENGTH} characters.", param=BETA_HEADER)
+
+
+async def _parsed(body: bytes) -> messages.CountCall:
+    remote = settings.GATEWAY_REMOTE_IMAGES
+    if len(body) <= BYTES_PARSED_AT_ONCE:
+        return messages.parse(body, remote_images=remote)
+    return await asyncio.to_thread(messages.parse, body, remote_images=remote)

@@ -1,0 +1,77 @@
+"""The real openai SDK, told to be strict, fed from memory: what a client sees of the bytes that we write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+import httpx2
+import msgspec
+import openai
+from openai.types.responses import Response
+
+from inference.dialects import responses, responses_prompt
+from inference.dialects.responses_stream import ResponseHead, ResponseWriter
+
+QUESTION: Any = {"model": "m", "input": "?"}
+
+
+def asked(**fields: Any) -> responses_prompt.ResponseCall:
+    return responses_prompt.parse(json.dumps({**QUESTION, **fields}).encode(), unseal=lambda sealed: sealed)
+
+
+HEAD = ResponseHead(id="resp_1", created=1, model="m", echo=asked().echo, now=lambda: 2.0)
+SUMMARY = msgspec.structs.replace(HEAD, summarizes=True)
+
+
+async def replay(events: Iterable[Any]) -> AsyncIterator[Any]:
+    for event in events:
+        yield event
+
+
+def stream_of(events: Sequence[Any], head: ResponseHead = HEAD) -> bytes:
+    async def collect() -> bytes:
+        return b"".join([record async for record in responses.records(replay(events), ResponseWriter(head))])
+
+    return asyncio.run(collect())
+
+
+def body_of(events: Sequence[Any], head: ResponseHead = HEAD) -> bytes:
+    return asyncio.run(responses.fold(replay(events), ResponseWriter(head)))
+
+
+def payloads(stream: bytes) -> list[dict[str, Any]]:
+    """The data of each record, whose `event:` line says the same type."""
+    records = stream.split(b"\n\n")
+    assert records.pop() == b"", "a stream ends with a blank line"
+    told = []
+    for record in records:
+        event, data = record.split(b"\n")
+        told.append(json.loads(data.removeprefix(b"data: ")))
+        assert event == b"event: " + told[-1]["type"].encode()
+    return told
+
+
+def client_that_reads(content: bytes | Iterable[bytes], content_type: str) -> openai.OpenAI:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"Content-Type": content_type}, content=content)
+
+    return openai.OpenAI(
+        api_key="key",
+        base_url="http://gateway/v1",
+        max_retries=0,
+        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+        _strict_response_validation=True,
+    )
+
+
+def read_events(pieces: Iterable[bytes]) -> list[Any]:
+    """The events as the SDK types them, none of which it may fail to know."""
+    client = client_that_reads(iter(pieces), "text/event-stream; charset=utf-8")
+    return list(client.responses.create(**QUESTION, stream=True))
+
+
+def read_json(body: bytes) -> Response:
+    return client_that_reads(body, "application/json").responses.create(**QUESTION)  # type: ignore[no-any-return]
