@@ -1,0 +1,162 @@
+"""
+What is in force, remembered by each process and checked against the database by each request.
+
+One thread with one connection does all reading. Whoever asks while it reads is answered by its next read,
+together with everybody else who came meanwhile: see `attachment` for what that promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from django.db import DatabaseError, InterfaceError, connection
+from psycopg_pool import PoolTimeout
+
+from gateway_site.api.errors import ApiError, Unavailable
+from policies.attachment import Snapshot, snapshot_of
+from policies.models import PolicyEpoch
+
+logger = logging.getLogger(__name__)
+
+MAX_ORGANIZATIONS = 10_000
+NOTHING: Snapshot = {}
+
+Asked: TypeAlias = tuple[uuid.UUID, "asyncio.Future[Snapshot]"]
+
+
+class SnapshotReader:
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._owner = 0
+        # The thread's own.
+        self._known: dict[uuid.UUID, tuple[int, Snapshot]] = {}
+
+    def ask(self, organization_id: uuid.UUID) -> asyncio.Future[Snapshot]:
+        """What is in force in the organization, as of this call or later; or Unavailable."""
+        answer: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_note_seen)
+        if self._thread is None or self._owner != os.getpid():
+            self._start()
+        self._asked.put((organization_id, answer))
+        return answer
+
+    def close(self, seconds: float = 5.0) -> None:
+        """End the thread. Asking again starts another."""
+        thread, self._thread = self._thread, None
+        if thread is not None and self._owner == os.getpid():
+            self._asked.put(None)
+            thread.join(seconds)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None or self._owner != os.getpid():
+                self._owner = os.getpid()
+                self._asked, self._known = SimpleQueue(), {}
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._asked,), name="policies", daemon=True
+                )
+                self._thread.start()
+
+    def _run(self, asked: SimpleQueue[Asked | None]) -> None:
+        try:
+            while (first := asked.get()) is not None:
+                batch, is_last = [first], False
+                while not is_last:
+                    try:
+                        more = asked.get_nowait()
+                    except Empty:
+                        break
+                    if more is None:
+                        is_last = True
+                    else:
+                        batch.append(more)
+                self._serve(batch)
+                if is_last:
+                    return
+        finally:
+            connection.close()
+
+    def _serve(self, batch: list[Asked]) -> None:
+        wanted = {organization_id for organization_id, _ in batch}
+        try:
+            found: dict[uuid.UUID, Snapshot] | ApiError = self._read_twice(wanted)
+        except (DatabaseError, InterfaceError, PoolTimeout) as error:
+            logger.warning("policies could not be read: %s", type(error).__name__)
+            connection.close()
+            found = Unavailable()
+        loops = defaultdict(list)
+        for organization_id, answer in batch:
+            loops[answer.get_loop()].append((organization_id, answer))
+        for loop, waiting in loops.items():
+            # A loop that is closed has nobody left who waits.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_answer, waiting, found)
+
+    def _read_twice(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
+        try:
+            return self._read(wanted)
+        except (DatabaseError, InterfaceError):
+            # Most often a connection that the server has closed since.
+            connection.close()
+            return self._read(wanted)
+
+    def _read(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
+        epochs = _epochs_of(list(wanted))
+        for organization_id, epoch in epochs.items():
+            known = self._known.get(organization_id)
+            if known is None or known[0] != epoch:
+                if len(self._known) >= MAX_ORGANIZATIONS:
+                    self._known.clear()
+                # Read after the epoch, so it is at least as new; if newer, the next request reads again.
+                self._known[organization_id] = epoch, snapshot_of(organization_id)
+        # Who has no epoch has published nothing.
+        return {
+            organization_id: self._known[organization_id][1] if organization_id in epochs else NOTHING
+            for organization_id in wanted
+        }
+
+
+def _note_seen(answer: asyncio.Future[Snapshot]) -> None:
+    # A request that ended for another reason does not come back for its answer, and that is no accident.
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _answer(waiting: list[Asked], found: dict[uuid.UUID, Snapshot] | ApiError) -> None:
+    for organization_id, answer in waiting:
+        if answer.done():
+            continue  # who asked has left
+        if isinstance(found, ApiError):
+            answer.set_exception(type(found)())
+        else:
+            answer.set_result(found[organization_id])
+
+
+def _epochs_of(organization_ids: list[uuid.UUID]) -> dict[uuid.UUID, int]:
+    # By hand: every request waits for this, and making the same SQL anew takes longer than running it.
+    field = PolicyEpoch._meta.get_field("organization").target_field
+    marks = ", ".join(["%s"] * len(organization_ids))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT organization_id, value FROM policies_policyepoch WHERE organization_id IN ({marks})",  # noqa: S608
+            [field.get_db_prep_value(each, connection) for each in organization_ids],
+        )
+        return {_uuid(identifier): value for identifier, value in cursor.fetchall()}
+
+
+def _uuid(value: uuid.UUID | str) -> uuid.UUID:
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(value)
+
+
+reader = SnapshotReader()

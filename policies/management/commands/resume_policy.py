@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from typing import Any
+
+from organization.audit import Actor
+from policies import services
+from policies.command_policies import PolicyCommand
+from policies.lookups import find_policy
+
+
+class Command(PolicyCommand):
+    help = "Let a paused policy apply again, as it was published."
+
+    def perform(self, *, id: str, **options: Any) -> dict[str, Any]:
+        return self.outcome_of(
+            services.resume_policy(policy=find_policy(id), actor=Actor.command("resume_policy"))
+        )

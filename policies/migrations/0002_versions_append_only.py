@@ -1,0 +1,9 @@
+from django.db import migrations
+
+from gateway_site.api.append_only import AppendOnly
+
+
+class Migration(migrations.Migration):
+    dependencies = [("policies", "0001_initial")]
+
+    operations = [AppendOnly("PolicyVersion")]

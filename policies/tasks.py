@@ -1,0 +1,17 @@
+"""Doors for the schedule. Each is a sweep over rows, so running it twice or never is no harm."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import shared_task
+
+from policies import verdicts
+
+logger = logging.getLogger(__name__)
+
+
+@shared_task
+def prune_verdicts() -> None:
+    forgotten = verdicts.prune_verdicts()
+    logger.info("forgot %d verdicts", forgotten)

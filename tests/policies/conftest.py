@@ -1,0 +1,52 @@
+"""Policies at any stage of their lives, and nothing left over from the test before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from organization.models import Organization
+from policies import services
+from policies.epochs import reader
+from policies.models import Policy
+from policies.panel import memory
+from policies.verdict_writer import VerdictWriter, writer
+from tests.conftest import SOMEONE
+
+PHRASE = "internal only"
+RULE = f'Does the text contain "{PHRASE}"?'
+
+
+@pytest.fixture(autouse=True)
+def _fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Verdicts are written when a test says so, and no score is known from an earlier one."""
+    monkeypatch.setattr(VerdictWriter, "_start", lambda self: None)
+    memory.forget()
+    yield
+    writer._waiting.clear()
+    reader.close()
+
+
+Make = Callable[..., Policy]
+
+
+def make_policy(organization: Organization, **fields: Any) -> Policy:
+    return services.create_policy(
+        organization=organization, actor=SOMEONE, **{"name": "Internal", "rule": RULE, **fields}
+    )
+
+
+def make_published(organization: Organization, mode: str = "enforcing", **fields: Any) -> Policy:
+    return services.publish_policy(policy=make_policy(organization, **fields), mode=mode, actor=SOMEONE)
+
+
+@pytest.fixture
+def policy(acme: Organization) -> Policy:
+    return make_policy(acme)
+
+
+@pytest.fixture
+def published(acme: Organization) -> Policy:
+    return make_published(acme)
