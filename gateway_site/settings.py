@@ -71,6 +71,51 @@ GATEWAY_UNKNOWN_HOURS = env.integer("GATEWAY_UNKNOWN_HOURS", 24, minimum=1)
 # How long admission may wait for the database before it answers 503.
 GATEWAY_ADMISSION_WAIT_SECONDS = env.integer("GATEWAY_ADMISSION_WAIT_SECONDS", 3, minimum=1)
 
+# --- backends ----------------------------------------------------------------------------------------
+
+# Names and networks ("10.0.0.0/8") where backends may be; empty: anywhere but link-local and metadata.
+GATEWAY_BACKEND_HOSTS = env.hosts("GATEWAY_BACKEND_HOSTS")
+# Unspecified: limits. The longest that a backend may take for one answer.
+GATEWAY_DEADLINE_SECONDS = env.integer("GATEWAY_DEADLINE_SECONDS", 240, minimum=1)
+# What `add_backend` takes where it is told no address and no variable.
+OPENAI_BASE_URL = env.text("OPENAI_BASE_URL", "https://api.openai.com/v1")
+
+# --- inference ---------------------------------------------------------------------------------------
+
+# Unspecified: limits. How long a backend may take to be reached, to begin its answer, and to go on.
+GATEWAY_CONNECT_SECONDS = env.integer("GATEWAY_CONNECT_SECONDS", 5, minimum=1)
+GATEWAY_FIRST_BYTE_SECONDS = env.integer("GATEWAY_FIRST_BYTE_SECONDS", 60, minimum=1)
+GATEWAY_BETWEEN_BYTES_SECONDS = env.integer("GATEWAY_BETWEEN_BYTES_SECONDS", 60, minimum=1)
+# A stream that is silent for this long gets a comment, before something on the way takes it for dead.
+GATEWAY_PING_SECONDS = env.integer("GATEWAY_PING_SECONDS", 15, minimum=1)
+# A client that takes nothing for this long is given up: what waits for it is somebody's memory.
+GATEWAY_SLOW_READER_SECONDS = env.integer("GATEWAY_SLOW_READER_SECONDS", 30, minimum=1)
+# How long requests may go on after the server was told to stop.
+GATEWAY_DRAIN_SECONDS = env.integer("GATEWAY_DRAIN_SECONDS", 30, minimum=1)
+# Whether http(s) addresses of images go on to backends, which then fetch them. The gateway never does.
+GATEWAY_REMOTE_IMAGES = env.boolean("GATEWAY_REMOTE_IMAGES", False)
+
+# --- policies ----------------------------------------------------------------------------------------
+
+# An OpenAI-compatible server whose model answers policies' questions. Without one, only questions that
+# quote a phrase are answered, by looking for it.
+GATEWAY_JUDGE_BASE_URL = env.text("GATEWAY_JUDGE_BASE_URL")
+GATEWAY_JUDGE_MODEL = env.text("GATEWAY_JUDGE_MODEL")
+GATEWAY_JUDGE_API_KEY = env.secret("GATEWAY_JUDGE_API_KEY")
+if GATEWAY_JUDGE_BASE_URL and not GATEWAY_JUDGE_MODEL:
+    raise ImproperlyConfigured("GATEWAY_JUDGE_MODEL must be set when GATEWAY_JUDGE_BASE_URL is.")
+# From which probability of "yes" on a policy matches, in hundredths of a percent, if it names no other.
+GATEWAY_JUDGE_THRESHOLD_BASIS_POINTS = env.integer("GATEWAY_JUDGE_THRESHOLD_BASIS_POINTS", 5_000, minimum=1)
+if GATEWAY_JUDGE_THRESHOLD_BASIS_POINTS > 9_999:
+    raise ImproperlyConfigured("GATEWAY_JUDGE_THRESHOLD_BASIS_POINTS must be at most 9999.")
+# Calls to the judge at a time, of one process, and how long one text may take to be judged.
+GATEWAY_JUDGE_CONCURRENCY = env.integer("GATEWAY_JUDGE_CONCURRENCY", 32, minimum=1)
+GATEWAY_JUDGE_SECONDS = env.integer("GATEWAY_JUDGE_SECONDS", 10, minimum=1)
+# How much of an answer is judged and released at a time, where an enforcing policy reads it.
+GATEWAY_JUDGE_WINDOW_CHARACTERS = env.integer("GATEWAY_JUDGE_WINDOW_CHARACTERS", 400, minimum=1)
+# How long verdicts are kept. They hold no text.
+GATEWAY_VERDICT_DAYS = env.integer("GATEWAY_VERDICT_DAYS", 90, minimum=1)
+
 # --- applications ------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [
@@ -190,6 +235,23 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "erase-old-secrets": {"task": "organization.tasks.erase_old_secrets", "schedule": timedelta(minutes=10)},
     "prune-idempotency": {"task": "organization.tasks.prune_idempotency", "schedule": timedelta(hours=6)},
+    "prune-verdicts": {"task": "policies.tasks.prune_verdicts", "schedule": timedelta(hours=6)},
+    # What nobody took in time is in the next one: a worker that was away must not work off a backlog.
+    "roll-up-costs": {
+        "task": "billing.tasks.roll_up_costs",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
+    "probe-backends": {
+        "task": "inference.tasks.probe_backends",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
+    "sweep-reservations": {
+        "task": "billing.tasks.sweep_reservations",
+        "schedule": timedelta(seconds=GATEWAY_SWEEP_SECONDS),
+        "options": {"expires": GATEWAY_SWEEP_SECONDS},
+    },
 }
 
 # --- REST and its document ---------------------------------------------------------------------------
@@ -218,6 +280,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "PREPROCESSING_HOOKS": ["inference.schema.add_generation_routes"],
     "POSTPROCESSING_HOOKS": ["gateway_site.api.openapi.finish_document"],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }

@@ -11,6 +11,9 @@ from gateway_site.api import exception_handler
 
 urlpatterns = [
     path("v1/organization/", include("organization.urls")),
+    path("v1/organization/", include("billing.urls")),
+    path("v1/organization/", include("policies.urls")),
+    path("v1/", include("inference.urls")),
     path("healthz", health.HealthView.as_view({"get": "alive"})),
     path("readyz", health.HealthView.as_view({"get": "ready"})),
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),

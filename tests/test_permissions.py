@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from billing.ledger import close_ledger
+from inference.activity_writer import writer
 from organization import services
 from organization.models import Organization, Project
-from organization.permissions import ADMIN_PERMISSIONS
+from organization.permissions import ADMIN_PERMISSIONS, CUSTOMER_PERMISSIONS
+from organization.services import NewKey
+from policies.services import create_policy
 from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_admin_key, make_project_key
 from tests.contract import assert_error
+from tests.inference.catalog_cast import make_served_model
 from tests.routes import documented_routes
 
 # (method, path, permission, body, status with the permission)
@@ -28,18 +34,83 @@ ROUTES: list[tuple[str, str, str, Any, int]] = [
     ("POST", "/v1/organization/projects/{project_id}/archive", "projects:create", None, 200),
     ("GET", "/v1/organization/admin_api_keys", "admin_api_keys:read", None, 200),
     ("DELETE", "/v1/organization/admin_api_keys/{api_key_id}", "admin_api_keys:revoke", None, 200),
+    (
+        "POST",
+        "/v1/organization/policies",
+        "policies:write",
+        {"name": "Secrets", "rule": "Is it a secret?"},
+        200,
+    ),
+    ("GET", "/v1/organization/policies/{policy_id}", "policies:read", None, 200),
+    ("PATCH", "/v1/organization/policies/{policy_id}", "policies:write", {"revision": 1}, 200),
+    # Let in, and told that a draft cannot be paused.
+    ("POST", "/v1/organization/policies/{policy_id}/pause", "policies:write", {"revision": 1}, 409),
+    ("GET", "/v1/organization/projects/{project_id}/effective_policies", "policies:read", None, 200),
+    ("GET", "/v1/organization/costs", "billing:read", None, 400),  # let in, and asked for a start_time
+    # Let in, and asked for credit.
+    (
+        "POST",
+        "/v1/chat/completions",
+        "inference:write",
+        {"model": "simulator/echo", "messages": [{"role": "user", "content": "Hi"}]},
+        402,
+    ),
+    ("POST", "/v1/responses", "inference:write", {"model": "simulator/echo", "input": "Hi"}, 402),
+    (
+        "POST",
+        "/v1/messages/count_tokens",
+        "inference:write",
+        {"model": "simulator/echo", "messages": [{"role": "user", "content": "Hi"}]},
+        200,
+    ),
+    ("GET", "/v1/models", "models:read", None, 200),
+    ("GET", "/v1/models/{model}", "models:read", None, 200),
 ]
+# Whose work is in other threads, which see only what is committed.
+THREADED = {"/v1/chat/completions", "/v1/responses", "/v1/messages/count_tokens"}
+# Whose errors have a `type` beside them.
+WRAPPED = "/v1/messages/count_tokens"
 EVERY_ROUTE = pytest.mark.parametrize(
-    ("method", "path", "permission", "body", "allowed"), ROUTES, ids=[f"{row[0]} {row[1]}" for row in ROUTES]
+    ("method", "path", "permission", "body", "allowed"),
+    [
+        pytest.param(
+            *row,
+            id=f"{row[0]} {row[1]}",
+            marks=[pytest.mark.django_db(transaction=True)] if row[1] in THREADED else [],
+        )
+        for row in ROUTES
+    ],
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_stays() -> Iterator[None]:
+    yield
+    writer.close(5)
+    close_ledger(5)
+
+
+def is_for_customers(path: str) -> bool:
+    return not path.startswith("/v1/organization/")
+
+
+def make_key(path: str, project: Project, **options: Any) -> NewKey[Any]:
+    """A key of the kind that this path is for."""
+    if is_for_customers(path):
+        return make_project_key(project, **options)
+    return make_admin_key(project.organization, **options)
 
 
 @pytest.fixture
 def send(project: Project, acme: Organization) -> Any:
     target = make_admin_key(acme)
+    model = make_served_model()
+    policy = create_policy(organization=acme, actor=SOMEONE, name="Policy", rule="Is it?")
 
     def send(value: str | None, method: str, path: str, body: Any) -> Answer:
-        filled = path.format(project_id=project.pk, api_key_id=target.key.pk)
+        filled = path.format(
+            project_id=project.pk, api_key_id=target.key.pk, model=model.pk, policy_id=policy.pk
+        )
         return ApiClient(value).request(method, filled, body, headers={"Idempotency-Key": "routes-0001"})
 
     return send
@@ -53,23 +124,23 @@ def test_the_table_has_every_route_of_the_document() -> None:
 
 @EVERY_ROUTE
 def test_with_exactly_its_permission(
-    send: Any, acme: Organization, method: str, path: str, permission: str, body: Any, allowed: int
+    send: Any, project: Project, method: str, path: str, permission: str, body: Any, allowed: int
 ) -> None:
-    key = make_admin_key(acme, permissions=[permission])
+    key = make_key(path, project, permissions=[permission])
 
     assert send(key.value, method, path, body).status == allowed
 
 
 @EVERY_ROUTE
 def test_without_its_permission(
-    send: Any, acme: Organization, method: str, path: str, permission: str, body: Any, allowed: int
+    send: Any, project: Project, method: str, path: str, permission: str, body: Any, allowed: int
 ) -> None:
-    others = [each for each in ADMIN_PERMISSIONS if each != permission]
-    key = make_admin_key(acme, permissions=others)
+    available = CUSTOMER_PERMISSIONS if is_for_customers(path) else ADMIN_PERMISSIONS
+    key = make_key(path, project, permissions=[each for each in available if each != permission])
 
     answer = send(key.value, method, path, body)
 
-    assert_error(answer, 403, "permission_denied")
+    assert_error(answer, 403, "permission_denied", wrapped=path == WRAPPED)
     assert permission in answer.error["message"]
 
 
@@ -77,7 +148,7 @@ def test_without_its_permission(
 def test_with_no_key(send: Any, method: str, path: str, permission: str, body: Any, allowed: int) -> None:
     answer = send(None, method, path, body)
 
-    assert_error(answer, 401, "invalid_api_key")
+    assert_error(answer, 401, "invalid_api_key", wrapped=path == WRAPPED)
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
@@ -86,23 +157,25 @@ def test_with_no_key(send: Any, method: str, path: str, permission: str, body: A
 def test_with_garbage(
     send: Any, method: str, path: str, permission: str, body: Any, allowed: int, value: str
 ) -> None:
-    assert_error(send(value, method, path, body), 401, "invalid_api_key")
+    assert_error(send(value, method, path, body), 401, "invalid_api_key", wrapped=path == WRAPPED)
 
 
 @EVERY_ROUTE
-def test_with_a_customer_key(
+def test_with_a_key_of_the_other_kind(
     send: Any, project: Project, method: str, path: str, permission: str, body: Any, allowed: int
 ) -> None:
-    assert_error(send(make_project_key(project).value, method, path, body), 403, "wrong_key_kind")
+    other = make_admin_key(project.organization) if is_for_customers(path) else make_project_key(project)
+
+    assert_error(send(other.value, method, path, body), 403, "wrong_key_kind", wrapped=path == WRAPPED)
 
 
 @EVERY_ROUTE
 @pytest.mark.parametrize("end", ["revoked", "suspended", "expired"])
 def test_with_a_key_that_has_ended(
-    send: Any, acme: Organization, method: str, path: str, permission: str, body: Any, allowed: int, end: str
+    send: Any, project: Project, method: str, path: str, permission: str, body: Any, allowed: int, end: str
 ) -> None:
     expires_at = timezone.now() - timedelta(seconds=1) if end == "expired" else None
-    made = make_admin_key(acme, expires_at=expires_at)
+    made = make_key(path, project, expires_at=expires_at)
     if end == "revoked":
         services.revoke_key(key=made.key, actor=SOMEONE)
     if end == "suspended":
@@ -111,17 +184,17 @@ def test_with_a_key_that_has_ended(
     ended = send(made.value, method, path, body)
     unknown = send("gwa_unknown", method, path, body)
 
-    assert_error(ended, 401, "invalid_api_key")
+    assert_error(ended, 401, "invalid_api_key", wrapped=path == WRAPPED)
     assert ended.error["message"] == unknown.error["message"]
 
 
 @EVERY_ROUTE
 def test_with_a_strangers_key(
-    send: Any, rival: Organization, method: str, path: str, permission: str, body: Any, allowed: int
+    send: Any, rival_project: Project, method: str, path: str, permission: str, body: Any, allowed: int
 ) -> None:
-    answer = send(make_admin_key(rival).value, method, path, body)
+    answer = send(make_key(path, rival_project).value, method, path, body)
 
-    if "{" in path:
+    if "{" in path and not is_for_customers(path):  # the catalog is everyone's
         assert_error(answer, 404, "not_found")
     else:
         assert answer.status == allowed  # and sees its own alone, which each route's test shows
@@ -131,6 +204,8 @@ def test_with_a_strangers_key(
 def test_with_a_session_cookie_alone(
     send: Any, project: Project, method: str, path: str, permission: str, body: Any, allowed: int
 ) -> None:
-    filled = path.format(project_id=project.pk, api_key_id=project.pk)
+    filled = path.format(project_id=project.pk, api_key_id=project.pk, model="m", policy_id=project.pk)
 
-    assert_error(exchange(method, filled, [("Cookie", "sessionid=x; csrftoken=y")]), 401)
+    answer = exchange(method, filled, [("Cookie", "sessionid=x; csrftoken=y")])
+
+    assert_error(answer, 401, wrapped=path == WRAPPED)

@@ -29,17 +29,18 @@ QUESTIONS = [
         "response-status",
         "Values of a response's `status` other than `completed`",
         "Values of `status` other than `completed`: not shown.",
-        "None are given until responses are served; then `in_progress`, `incomplete` and `failed`",
+        "`incomplete` where the answer was cut at its bound or by a filter; in streams also `in_progress`, "
+        "and `failed` after an error",
         "pinned: the OpenAI SDK's `ResponseStatus`, less what belongs to background work",
-        None,
+        "inference/dialects/responses_result.py",
     ),
     OpenQuestion(
         "effective-policy-source",
         "Values of an effective policy's `source` other than `organization`",
         "Other values of `source`: not shown.",
-        "Only `organization` will be given",
+        "Only `organization` is given: every policy is the organization's, whatever its scope",
         "open: no public contract has this resource",
-        None,
+        "policies/serializers.py",
     ),
     OpenQuestion(
         "project-record",
@@ -53,17 +54,18 @@ QUESTIONS = [
         "sampling-limits",
         "Contents of a model's `sampling_limits`",
         "Contents of sampling_limits: not shown.",
-        "Nothing is given until models are served",
-        "open: no public schema has the field",
-        None,
+        "An empty object, whose `sampling_limits_revision` is `0`",
+        "open: no public schema has the field; SDKs ignore it",
+        "inference/serializers.py",
     ),
     OpenQuestion(
         "policy-publication",
         "Publishing, resuming, and the mode after publication",
         "Publish, resume and the choice between monitoring and enforcing after publication: not shown.",
-        "No route; operators will publish and resume in the console and by command",
+        "No route; operators publish and resume in the console and by command. The state is then the "
+        "published mode",
         "open: no public contract has this resource",
-        None,
+        "policies/services.py",
     ),
     OpenQuestion(
         "key-transitions",
@@ -88,41 +90,46 @@ QUESTIONS = [
         "listing, project and admin key creation and retrieval, usage reports, policy listing and "
         "publishing: not shown.",
         "No route is invented under `/v1`; the capabilities are in the console and in `manage.py`. Probes "
-        "are `/healthz` and `/readyz`",
-        "open; a route that a shipped SDK pins may be offered as a labelled extension (`GATEWAY_EXTENSIONS`)",
+        "are `/healthz` and `/readyz`. `GET /v1/models` is a labelled extension, off with "
+        "`GATEWAY_EXTENSIONS=false`",
+        "open; the OpenAI SDK pins the list of models",
         "gateway_site/health.py",
     ),
     OpenQuestion(
         "responses-fields",
         "Body fields of `POST /v1/responses`",
         "Full list of body fields and their names beyond those above: not shown.",
-        "None are accepted until responses are served",
+        "Those that the description has a clue for, under the SDK's names, and what a stateless answer "
+        "needs: `instructions`, `text`, `reasoning`, `metadata`, `stream`. Others are refused by name. "
+        "`truncation: auto` drops nothing: an input that is too long is a 400 either way",
         "pinned: the OpenAI SDK's names",
-        None,
+        "inference/dialects/responses_request.py",
     ),
     OpenQuestion(
         "messages-headers",
         "Names of the Messages version, beta and session headers",
         "Their exact names: not shown.",
-        "Not read until tokens are counted",
-        "pinned: the Anthropic SDK sends `anthropic-version` and `anthropic-beta`",
-        None,
+        "`anthropic-version` (optional, any value), `anthropic-beta` (at most 512 characters), and the "
+        "session header of chat",
+        "pinned: the Anthropic SDK sends these two",
+        "inference/count_consumer.py",
     ),
     OpenQuestion(
         "count-tokens-fields",
         "Body fields of token counting",
         "Full body fields beyond these: not shown.",
-        "None are accepted until tokens are counted",
+        "All of the Anthropic SDK's, of its usual client and of its beta one; tools are custom ones, and web "
+        "search and fetch under the description's names and the SDK's",
         "pinned: the Anthropic SDK's names",
-        None,
+        "inference/dialects/messages_request.py",
     ),
     OpenQuestion(
         "model-status-codes",
         "Status codes of reading one model",
         "Errors: an error envelope; status codes not shown here (see Errors).",
-        "None are given until models are served",
-        "suggested: 401, 403 and 404 from the description's general rules",
-        None,
+        "401, 403 and 404 by the description's general rules; 400, 413, 429, 500 and 503 as on every route",
+        "suggested: the SDKs map statuses by number alone",
+        "gateway_site/api/openapi.py",
     ),
     OpenQuestion(
         "key-name-length",
@@ -144,10 +151,10 @@ QUESTIONS = [
         "cost-parameters",
         "Query names of the cost report",
         "Names of these query parameters: not shown.",
-        "Not read until costs are reported",
-        "pinned: the OpenAI SDK sends `start_time`, `end_time`, `project_ids[]`, `api_key_ids[]`, "
-        "`group_by[]`, `limit`, `page`",
-        None,
+        "`start_time` (required), `end_time`, `bucket_width` (`1d`), `project_ids`, `api_key_ids`, "
+        "`group_by`, `limit` (default 7), `page`; lists repeated, with commas, or as `name[]`",
+        "pinned: the OpenAI SDK sends these, lists as `name[]`",
+        "billing/report_query.py",
     ),
     OpenQuestion(
         "customer-header-key",
@@ -169,9 +176,10 @@ QUESTIONS = [
         "stream-events",
         "Names and shapes of streamed records",
         "Event names and payload shapes of the SSE records: not shown.",
-        "Nothing is streamed until generation is served",
-        "pinned: the OpenAI SDK's chunks and typed events",
-        None,
+        "Chat: records without a name whose `data` is a `chat.completion.chunk`, then `[DONE]`; a failure "
+        "is a record with the error envelope, a comment keeps a silent stream alive",
+        "pinned: the OpenAI SDK reads chunks so, and raises on a record with `error`",
+        "inference/dialects/chat_stream.py",
     ),
     OpenQuestion(
         "webhooks",
@@ -193,8 +201,9 @@ QUESTIONS = [
         "other-status-codes",
         "Status codes of endpoints other than chat completions",
         "Status codes of the other endpoints: not shown beyond the chat table",
-        "Organization routes: 400, 401, 403, 404, 409, 413, 415, 429, 500, 503",
-        "open: these ten fit the number of bodies that are shown",
+        "Organization routes: 400, 401, 403, 404, 409, 413, 415, 429, 500, 503; responses: those of chat "
+        "without 409; token counting: without 402 and 501 as well",
+        "open: these ten, fourteen and twelve fit the numbers of bodies that are shown",
         "gateway_site/api/openapi.py",
     ),
     OpenQuestion(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import force_instance
@@ -16,18 +17,31 @@ from gateway_site.api.serializers import StrictSerializer
 # Unspecified: other-status-codes. The spec shows ten error bodies for organization routes and does not
 # say which; these are the ten of its table that such a route can give.
 ORGANIZATION_STATUSES = (400, 401, 403, 404, 409, 413, 415, 429, 500, 503)
+# Unspecified: model-status-codes. Those of its table that reading a model can give.
+MODEL_STATUSES = (400, 401, 403, 404, 413, 429, 500, 503)
+# As the spec's table has them.
+GENERATION_STATUSES = (400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 500, 501, 502, 503, 504)
+# Unspecified: other-status-codes. Fourteen error bodies are shown for responses: the same, less the conflict
+# that nothing there can be in. Twelve for token counting, which holds no credit and lacks no option either.
+RESPONSE_STATUSES = tuple(status for status in GENERATION_STATUSES if status != 409)
+COUNT_STATUSES = tuple(status for status in RESPONSE_STATUSES if status not in (402, 501))
 PROBE_STATUSES = (400, 413, 500, 503)
 MEANINGS = {
     400: "Request validation failed",
     401: "Missing or invalid credential",
+    402: "Available credit or spending cap cannot cover admission",
     403: "Credential scope or policy denied the operation",
     404: "Not found in the caller's organization",
     409: "Revision, state or idempotency conflict",
     413: "The JSON body exceeds the gateway's size limit",
     415: "The body is not application/json",
-    429: "Request rate exceeded",
+    422: "Provider request validation failed",
+    429: "Request rate or concurrency exceeded",
     500: "Unexpected gateway failure",
+    501: "The backend does not implement the option",
+    502: "Backend request failed",
     503: "A required service or configuration is unavailable",
+    504: "Inference deadline exceeded",
 }
 REQUEST_ID_HEADERS = [
     OpenApiParameter(
@@ -54,6 +68,12 @@ class ErrorEnvelope(serializers.Serializer):
     error = ErrorBody()
 
 
+class WrappedErrorEnvelope(ErrorEnvelope):
+    """As token counting has it."""
+
+    type = serializers.ChoiceField(["error"])
+
+
 class GatewaySchema(AutoSchema):
     """Adds to every operation what its view says in `required_permissions` and what every route answers."""
 
@@ -72,9 +92,9 @@ class GatewaySchema(AutoSchema):
 
     def _get_response_bodies(self, direction: Any = "response") -> Any:
         bodies = super()._get_response_bodies(direction)
-        statuses = ORGANIZATION_STATUSES if self._permission() else PROBE_STATUSES
-        for status in map(str, statuses):
-            bodies[status] = self._get_response_for_code(ErrorEnvelope, status, direction=direction)
+        for status in map(str, self._error_statuses()):
+            envelope = getattr(self.view, "error_envelope", ErrorEnvelope)
+            bodies[status] = self._get_response_for_code(envelope, status, direction=direction)
             bodies[status]["description"] = MEANINGS[int(status)]
         return bodies
 
@@ -89,6 +109,10 @@ class GatewaySchema(AutoSchema):
 
     def get_override_parameters(self) -> Any:
         return [*super().get_override_parameters(), *REQUEST_ID_HEADERS]
+
+    def _error_statuses(self) -> tuple[int, ...]:
+        usual = ORGANIZATION_STATUSES if self._permission() else PROBE_STATUSES
+        return getattr(self.view, "error_statuses", usual)
 
     def _permission(self) -> str | None:
         table: dict[str, str] = getattr(self.view, "required_permissions", {})
@@ -108,8 +132,28 @@ class AdminKeyScheme(OpenApiAuthenticationExtension):
         }
 
 
+class CustomerKeySchemes(OpenApiAuthenticationExtension):
+    target_class = "organization.authentication.CustomerKeyAuthentication"
+    name = ["customerKey", "customerHeaderKey"]
+
+    def get_security_requirement(self, auto_schema: Any) -> list[dict[str, list[Any]]]:
+        return [{name: []} for name in self.name]  # either, where one object would mean both
+
+    def get_security_definition(self, auto_schema: Any) -> list[dict[str, Any]]:
+        description = "A project's customer key."
+        return [
+            {"type": "http", "scheme": "bearer", "bearerFormat": "gwk_...", "description": description},
+            # Unspecified: customer-header-key.
+            {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": description},
+        ]
+
+
 def finish_document(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """Drops the generator's own marks, which mean nothing to a reader."""
+    """Drops extensions that are switched off, and the generator's own marks, which tell a reader nothing."""
+    if not settings.GATEWAY_EXTENSIONS:
+        for path, operations in list(result["paths"].items()):
+            if any("x-extension" in operation for operation in operations.values()):
+                del result["paths"][path]
     waiting: list[Any] = [result]
     while waiting:
         node = waiting.pop()

@@ -1,0 +1,83 @@
+"""Where policies meet a prompt and its answer: which texts are judged, and when the backend may start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Hashable
+
+from gateway_site.api.errors import JudgeUnavailable, PolicyViolation
+from inference.dialects.texts import texts_of
+from inference.events import (
+    Annotation,
+    Event,
+    FunctionCallArguments,
+    FunctionCallStart,
+    Prompt,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStart,
+)
+from inference.pipeline import Generation
+from policies.gate import Gate
+from policies.guard import guarded, released_after
+
+
+async def judged(
+    generation: Generation, *, gate: Gate, prompt: Prompt, is_streamed: bool
+) -> AsyncGenerator[Event, None]:
+    """
+    The events of a generation, as far as the request's policies let them.
+
+    The backend starts while the request is being judged, unless that could do something in the world: then
+    not a byte leaves before the verdict. Either way nothing is shown before it, and a request that is refused
+    costs its sender nothing.
+    """
+
+    async def check() -> None:
+        try:
+            await gate.check_request(texts_of(prompt), is_readable=_is_readable(prompt))
+        except (PolicyViolation, JudgeUnavailable):
+            generation.forgive()
+            raise
+
+    events = generation.events()
+    if gate.blocks_request and not _may_have_side_effects(prompt):
+        events = released_after(check, events)
+    else:
+        await check()
+    return guarded(events, gate=gate, describe=text_of, is_streamed=is_streamed)
+
+
+def text_of(event: Event) -> tuple[Hashable, str] | None:
+    """Which text an event adds to, and what. Two choices, or two calls, are never read as one text."""
+    match event:
+        case TextDelta(index, text):
+            return (index, "text"), text
+        case ReasoningDelta(index, text):
+            return (index, "reasoning"), text
+        case RefusalDelta(index, text):
+            return (index, "refusal"), text
+        case ToolCallStart(index, call, _, name, arguments):
+            # The name ends with a line, so that it is not read into the arguments.
+            return (index, "call", call), f"{name}\n{arguments}"
+        case ToolCallArguments(index, call, text):
+            return (index, "call", call), text
+        case FunctionCallStart(index, name, arguments):
+            return (index, "function"), f"{name}\n{arguments}"
+        case FunctionCallArguments(index, text):
+            return (index, "function"), text
+        case Annotation(index, url, title):
+            return (index, "annotations"), f"{title}\n{url}\n"
+        case _:
+            return None
+
+
+def _is_readable(prompt: Prompt) -> bool:
+    """Whether all of it is text. No judge here reads an image, a file or a sound."""
+    return not prompt.images and "other_input" not in prompt.options_used
+
+
+def _may_have_side_effects(prompt: Prompt) -> bool:
+    """Whether the backend itself would act: search, or run a tool of its own. Functions are run by the client."""
+    return prompt.web_search_options is not None or any(tool.name is None for tool in prompt.tools)
