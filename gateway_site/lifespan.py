@@ -10,11 +10,13 @@ from billing.ledger import get_ledger
 from billing.sweeper import Sweeper
 from inference import backend_registry, generation
 from inference.activity_writer import writer
+from policies import background
 
 logger = logging.getLogger(__name__)
 
 LEDGER_SECONDS = 10.0
 ACTIVITY_SECONDS = 5.0
+POLICY_SECONDS = 5.0
 
 
 class Lifespan:
@@ -35,4 +37,5 @@ class Lifespan:
         if left := await get_ledger().drain(LEDGER_SECONDS):
             logger.error("%d operations of the ledger are left for the sweeper", left)
         await asyncio.to_thread(writer.close, ACTIVITY_SECONDS)
+        await background.leave(POLICY_SECONDS)
         await backend_registry.client.close()

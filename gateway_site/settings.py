@@ -280,6 +280,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    # An edit must name the revision that it was made from; split, no field of a PATCH would be required.
+    "COMPONENT_SPLIT_PATCH": False,
     "PREPROCESSING_HOOKS": ["inference.schema.add_generation_routes"],
     "POSTPROCESSING_HOOKS": ["gateway_site.api.openapi.finish_document"],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -31,10 +31,18 @@ class Admission(Struct, frozen=True):
     size: PromptSize
     # None where the model names no vocabulary.
     count: CountTokens | None
+    is_dispatched: bool = True
 
 
-async def admit(prompt: Prompt, *, key: ProjectKey, session: str | None, request_id: uuid.UUID) -> Admission:
-    """Resolve the model, check the prompt against it, and hold what the answer can cost at most."""
+async def admit(
+    prompt: Prompt, *, key: ProjectKey, session: str | None, request_id: uuid.UUID, is_judged_first: bool
+) -> Admission:
+    """
+    Resolve the model, check the prompt against it, and hold what the answer can cost at most.
+
+    Where policies are judged before a byte may leave, the hold is marked as dispatched by whoever sends
+    it; otherwise one transaction says both.
+    """
     model = await catalog.served_model(prompt.model, key)
     hints, route = affinity.hints_for(key, prompt.cache, session)
     targets = _able(prompt, model, deployments.in_order(model, route))
@@ -59,11 +67,10 @@ async def admit(prompt: Prompt, *, key: ProjectKey, session: str | None, request
             price=model.price,
             choices=prompt.completions,
             deadline_seconds=settings.GATEWAY_DEADLINE_SECONDS,
-            # Nothing is judged between here and the backend, so one transaction says both.
-            is_dispatched=True,
+            is_dispatched=not is_judged_first,
         )
     )
-    return Admission(hold, prompt, targets, size, count)
+    return Admission(hold, prompt, targets, size, count, is_dispatched=not is_judged_first)
 
 
 def _able(prompt: Prompt, model: ServedModel, targets: Sequence[Target]) -> Sequence[Target]:

@@ -31,9 +31,11 @@ from inference.dialects.chat_prompt import ChatCall
 from inference.events import Event
 from inference.generation import Abort, Flight
 from inference.pipeline import Generation
+from inference.policing import judged
 from inference.wire import Wire
 from organization.models import ProjectKey
 from organization.permissions import require
+from policies.gate import Gate, look
 
 PERMISSION = "inference:write"
 # Larger bodies are read in a thread.
@@ -135,19 +137,34 @@ class GenerationConsumer:
     async def _work(
         self, flight: Flight, key: ProjectKey, trace: Trace, session: str | None, body: bytes
     ) -> None:
+        in_force = look(key.project)  # asked while the body is parsed
         organization_id = key.project.organization_id
         call = await self._parse(body, organization_id)
         trace.model, trace.is_stream = call.prompt.model, call.stream
-        admission = await admit(call.prompt, key=key, session=session, request_id=trace.id)
+        gate = await Gate.open(
+            project=key.project, request_id=trace.id, policy_ids=call.policy_ids, snapshot=in_force
+        )
+        admission = await admit(
+            call.prompt,
+            key=key,
+            session=session,
+            request_id=trace.id,
+            is_judged_first=gate.blocks_request,
+        )
         head = self.dialect.head(call, organization_id, trace.id)
-        async with Generation(admission, trace) as generation, aclosing(generation.events()) as events:
+        async with Generation(admission, trace) as generation:
             flight.generation = generation
-            if call.stream:
-                async with aclosing(self.dialect.records(events, head)) as records:
-                    await flight.wire.send_stream(records, partial(self.dialect.error_record, head))
-            else:
-                await flight.wire.send_json(await self.dialect.fold(events, head))
+            answer = await judged(generation, gate=gate, prompt=call.prompt, is_streamed=call.stream)
+            async with aclosing(answer) as events:
+                await self._answer(flight, events, head, call.stream)
         trace.succeed()
+
+    async def _answer(self, flight: Flight, events: AsyncIterator[Event], head: Any, is_stream: bool) -> None:
+        if is_stream:
+            async with aclosing(self.dialect.records(events, head)) as records:
+                await flight.wire.send_stream(records, partial(self.dialect.error_record, head))
+        else:
+            await flight.wire.send_json(await self.dialect.fold(events, head))
 
     async def _parse(self, body: bytes, organization_id: uuid.UUID) -> Any:
         remote = settings.GATEWAY_REMOTE_IMAGES

@@ -2,9 +2,8 @@
 An admitted request, from its hold to its settlement.
 
     admission.admit    model, options, size, hold
-    (request policies are judged here: take the hold with is_dispatched=False, and mark it in `_dispatch`)
+    policing.judged    request policies, and a guard around the events for those of the answer
     Generation.events  the backend's events, from the first deployment that answers
-    (response policies are a generator around these events)
     settle             however that ended: exactly once, and before the events end
 
 JSON and SSE are written from the same events, and differ nowhere else.
@@ -54,6 +53,8 @@ class Generation:
         )
         # Whether a byte has left for a backend that has not said since that it did nothing.
         self._may_owe = False
+        self._is_dispatched = admission.is_dispatched
+        self._is_forgiven = False
         self._target: Target | None = None
         # From the moment when the backend is done with.
         self.is_over = False
@@ -88,6 +89,10 @@ class Generation:
         seen = self._meter.quantities() if self._meter.has_output else None
         if not await get_ledger().heartbeat(self._admission.hold, seen) and not self.is_over:
             logger.warning("request %s lost its hold while it was running", self._admission.hold.id)
+
+    def forgive(self) -> None:
+        """The request was refused by a policy: what a backend did meanwhile is not its sender's to pay."""
+        self._is_forgiven = True
 
     def note_silence(self) -> None:
         """The deadline came: whoever was asked last did not answer in time."""
@@ -137,6 +142,9 @@ class Generation:
                 yield event
 
     async def _dispatch(self) -> None:
+        if not self._is_dispatched:
+            await get_ledger().mark_dispatched(self._admission.hold)
+            self._is_dispatched = True
         self._may_owe = True
 
     def _may_try_another(self, error: ApiError) -> bool:
@@ -160,6 +168,8 @@ class Generation:
 
     async def _resolution(self, is_complete: bool) -> Outcome:
         ledger, hold = get_ledger(), self._admission.hold
+        if self._is_forgiven:
+            return await ledger.release(hold)
         if is_complete or self._meter.has_output:
             used = self._meter.quantities()
             if used is not None:

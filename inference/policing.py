@@ -79,5 +79,5 @@ def _is_readable(prompt: Prompt) -> bool:
 
 
 def _may_have_side_effects(prompt: Prompt) -> bool:
-    """Whether the backend itself would act: search, or run a tool of its own. Functions are run by the client."""
+    """Whether the backend itself would act: search, or use a tool of its own. Functions are the client's."""
     return prompt.web_search_options is not None or any(tool.name is None for tool in prompt.tools)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from drf_spectacular.extensions import OpenApiSerializerExtension
@@ -60,7 +60,7 @@ class MsgspecComponents(OpenApiSerializerExtension):
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
         _, components = msgspec.json.schema_components(
-            [self.target], ref_template="#/components/schemas/{name}"
+            [self.target, *getattr(self.target, "holds", ())], ref_template="#/components/schemas/{name}"
         )
         own = components.pop(self.target.__name__)
         for name, schema in components.items():
@@ -68,6 +68,17 @@ class MsgspecComponents(OpenApiSerializerExtension):
                 ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=schema)
             )
         return own
+
+
+def record_of(payload: type[msgspec.Struct], description: str) -> type[msgspec.Struct]:
+    """A server-sent event whose data is a payload, as JSON in a string."""
+    content = {
+        "contentMediaType": "application/json",
+        "contentSchema": {"$ref": f"#/components/schemas/{payload.__name__}"},
+    }
+    data = Annotated[str, msgspec.Meta(description=description, extra_json_schema=content)]
+    # What the reference points at is described along with it.
+    return msgspec.defstruct(f"{payload.__name__}Record", [("data", data)], namespace={"holds": (payload,)})
 
 
 class ChatCompletionsRoute(ViewSet):
@@ -85,7 +96,9 @@ class ChatCompletionsRoute(ViewSet):
         request={"application/json": ChatCompletionRequest},
         responses={
             (200, "application/json"): ChatCompletion,
-            (200, "text/event-stream"): ChatCompletionChunk,
+            (200, "text/event-stream"): record_of(
+                ChatCompletionChunk, "A chunk; in the last event `[DONE]`; after a failure an `error`."
+            ),
         },
     )
     def create(self, request: Any) -> None:
@@ -110,7 +123,7 @@ class ResponsesRoute(ViewSet):
         request={"application/json": ResponseRequest},
         responses={
             (200, "application/json"): ResponseObject,
-            (200, "text/event-stream"): ResponseEvent,
+            (200, "text/event-stream"): record_of(ResponseEvent, "An event, named by its `type`."),
         },
     )
     def create(self, request: Any) -> None:

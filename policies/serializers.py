@@ -26,7 +26,7 @@ from policies.models import (
 
 
 class WholeNumber(serializers.IntegerField):
-    """A JSON number without a fraction. To DRF, "5", 5.0 and True would do as well."""
+    """A JSON number without a fraction, however written: 5.0 is 5. To DRF, "5" and True would do as well."""
 
     def __init__(self, *, minimum: int, maximum: int, **options: Any) -> None:
         super().__init__(min_value=minimum, max_value=maximum, **options)
@@ -35,7 +35,7 @@ class WholeNumber(serializers.IntegerField):
         self.error_messages["invalid"] = sentence
 
     def to_internal_value(self, data: Any) -> int:
-        if type(data) is not int:
+        if type(data) is not int and not (type(data) is float and data.is_integer()):
             self.fail("invalid")
         return int(data)
 
@@ -55,8 +55,11 @@ class MaybeText(serializers.CharField):
 class Question(Text):
     def __init__(self, **options: Any) -> None:
         super().__init__(max_length=RULE_LENGTH, **options)
-        # `\Z`, because `$` would let a line end follow.
-        self.validators.append(RegexValidator(r"\?\Z", "This must be a question that ends with `?`."))
+        # In place of the pattern for text, since a document's reader is shown one; `\Z` and not `$`, which
+        # would let a line end follow.
+        ends_well = RegexValidator(r"^[^\x00]*\?\Z", "This must be a question that ends with `?`.")
+        others = [each for each in self.validators if not isinstance(each, RegexValidator)]
+        self.validators = [*others, ends_well]
 
 
 class Word(serializers.ChoiceField):

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from gateway_site.api.errors import InvalidRequest, PolicyStateConflict, StaleRevision
+from gateway_site.api.errors import NotFound, PolicyStateConflict, StaleRevision
 from gateway_site.api.identifiers import uuid_or_none
 from organization import audit
 from organization.audit import Actor
@@ -174,7 +174,7 @@ def _known_projects(organization: Organization, given: Sequence[str]) -> list[st
     known = set(Project.objects.filter(organization=organization, pk__in=wanted).values_list("pk", flat=True))
     for position, identifier in enumerate(parsed):
         if identifier not in known:
-            raise InvalidRequest(
+            raise NotFound(
                 "There is no project with this id in your organization.", param=f"project_ids[{position}]"
             )
     return list(dict.fromkeys(str(identifier) for identifier in parsed))

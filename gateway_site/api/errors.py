@@ -303,7 +303,7 @@ class JudgeUnavailable(Unavailable):
     code = "policy_not_judged"
 
     def __init__(self, *, policy_id: str, name: str, direction: str) -> None:
-        super().__init__(f"The {direction} could not be judged by the policy {name} ({policy_id}). Try again.")
+        super().__init__(f"The {direction} could not be judged by the policy {name} ({policy_id}).")
 
 
 class UnsupportedOption(ApiError):

@@ -226,7 +226,8 @@ class ResponseWriter:
 
     def _say(self, item: Item, part: Words, text: str, **beside: Any) -> None:
         part.pieces.append(text)
-        self._tell(part.frame.delta, **_where(item, part), delta=text, **beside)
+        if self._records.is_on:
+            self._tell(part.frame.delta, **_where(item, part), delta=text, **beside)
 
     def _cite(self, event: Annotation) -> None:
         message = self._message()

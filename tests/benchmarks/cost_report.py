@@ -5,7 +5,7 @@ The cost report over many cost lines: its time grows with days and groups, and n
 
 Two organizations in one database, the same in days, keys and models; one has a hundredth of the other's
 lines. Every figure is a whole request through the ASGI application. PostgreSQL and SQLite flush every commit.
-Ten million lines take some 8 GB of disk in PostgreSQL, 5 in SQLite, and a few minutes each.
+Ten million lines take several gigabytes of disk and some five minutes to make, on each.
 """
 
 from __future__ import annotations

@@ -199,6 +199,22 @@ def test_no_reader_of_lines_can_cut_a_record(events: list[Event]) -> None:
     assert all(line == "" or line.startswith(("event: ", "data: ")) for line in lines)
 
 
+def test_no_delta_can_cut_its_record() -> None:
+    broken = "a\u2028b\u2029c\u0085d\x0be\x1ef\rg\nh"
+    events = [
+        ReasoningDelta(0, broken),
+        TextDelta(0, broken),
+        TextDelta(0, broken),
+        ToolCallStart(0, 0, "call_1", broken, broken),
+        Finish(0, "stop"),
+    ]
+
+    stream = stream_of(events)
+
+    assert len(stream.decode().splitlines()) == stream.count(b"\n")
+    assert read_events([stream])[-1].response.output_text == broken * 2
+
+
 def test_cut_at_every_byte_it_says_the_same() -> None:
     stream = stream_of([TextDelta(0, "é漢\u2028"), TextDelta(0, "😀\u0085"), *STOP])
 

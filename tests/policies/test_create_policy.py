@@ -101,7 +101,7 @@ def test_every_field_can_be_given(api: ApiClient, project: Project) -> None:
         ("match_threshold_basis_points", 0),
         ("match_threshold_basis_points", 10_000),
         ("match_threshold_basis_points", "5000"),
-        ("match_threshold_basis_points", 5000.0),
+        ("match_threshold_basis_points", 5000.5),
         ("match_threshold_basis_points", True),
         ("state", "enforcing"),
         ("revision", 1),
@@ -125,6 +125,7 @@ def test_a_field_outside_its_bounds_is_refused(api: ApiClient, field: str, value
         ("description", ""),
         ("match_threshold_basis_points", 1),
         ("match_threshold_basis_points", 9999),
+        ("match_threshold_basis_points", 5000.0),
         ("match_threshold_basis_points", None),
     ],
 )
@@ -183,7 +184,7 @@ def test_a_strangers_project_is_refused_as_an_unknown_one(
     ]
 
     for refused in refusals:
-        assert_error(refused, 400, "invalid_request", param="project_ids[1]")
+        assert_error(refused, 404, "not_found", param="project_ids[1]")
     assert len({refused.error["message"] for refused in refusals}) == 1
     assert not Policy.objects.exists()
 

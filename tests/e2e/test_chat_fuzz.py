@@ -1,0 +1,40 @@
+"""What the document says of chat completions against what is answered, whatever is sent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from inference.dialects import chat
+from tests.inference.chat_cast import Gateway
+from tests.live import live_server
+
+# The short form. For the long one: SCHEMA_FUZZ_EXAMPLES=1000 python -m pytest tests/e2e/test_chat_fuzz.py
+EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "60")
+UNLIMITED = {
+    "GATEWAY_REQUESTS_PER_MINUTE": "0",
+    "GATEWAY_CONCURRENCY": "0",
+    "GATEWAY_FAILED_LOGINS_PER_MINUTE": "1000000",
+}
+
+
+def test_no_answer_is_one_that_the_document_does_not_promise(
+    gateway: Gateway, process_environment: dict[str, str], tmp_path: Path
+) -> None:
+    gateway.simulate("echo")
+    configuration = tmp_path / "schemathesis.toml"
+    # A model that is there, or nothing but 404 would be seen.
+    configuration.write_text('[parameters]\n"body.model" = "echo"\n[generation]\nallow-x00 = true\n')
+    with live_server(process_environment, settings=UNLIMITED) as running:
+        program = Path(sys.executable).with_name("schemathesis")
+        command = [str(program), "--config-file", str(configuration), "run"]
+        command += [f"{running.address}/openapi.json", "--header", f"Authorization: Bearer {gateway.value}"]
+        command += ["--include-path", chat.PATH, "--checks", "all", "--max-examples", EXAMPLES]
+        # A schema cannot say that two fields exclude each other, nor that 11.0 is not the integer 11.
+        command += ["--exclude-checks", "positive_data_acceptance", "--no-color", "--warnings", "off"]
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Tested: 1" in run.stdout
