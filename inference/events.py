@@ -180,14 +180,12 @@ class Prompt(Struct, frozen=True, kw_only=True):
     cache: CacheHints = CacheHints()
     # For the price and the hold.
     images: int = 0
-    # The optional features that the request really uses, by their names in `Option`, with the request
-    # field that asked, for the error: {"json_schema": "response_format"}. A field that is null or at its
-    # default uses nothing.
+    # The optional features that the request really uses (null or a default uses none), by their names in
+    # `Option`, with the request field that asked, for the error: {"json_schema": "response_format"}.
     options_used: Mapping[str, str] = NOTHING
 
 
-# What a backend can lack. Sampling, structure, input and output; hints that may be ignored (user,
-# metadata, cache keys) are not options. The names are chat's where it has one.
+# What a backend can lack, by chat's names where it has one. Hints that may be ignored are not options.
 Option = Literal[
     "temperature",
     "top_p",
@@ -305,6 +303,13 @@ class Annotation(Struct, frozen=True, gc=False):
     end: int
 
 
+class WebSearch(Struct, frozen=True, gc=False):
+    """A search that the model made, told before what it found. `text` is the query."""
+
+    index: int
+    text: str
+
+
 class PromptLogprobs(Struct, frozen=True, gc=False):
     """At most once, for the whole request: an entry a token of the prompt, None for the first."""
 
@@ -373,6 +378,7 @@ Event: TypeAlias = (
     | FunctionCallStart
     | FunctionCallArguments
     | Annotation
+    | WebSearch
     | PromptLogprobs
     | Finish
     | Usage

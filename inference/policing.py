@@ -17,6 +17,7 @@ from inference.events import (
     TextDelta,
     ToolCallArguments,
     ToolCallStart,
+    WebSearch,
 )
 from inference.pipeline import Generation
 from policies.gate import Gate
@@ -67,6 +68,8 @@ def text_of(event: Event) -> tuple[Hashable, str] | None:
             return (index, "function"), f"{name}\n{arguments}"
         case FunctionCallArguments(index, text):
             return (index, "function"), text
+        case WebSearch(index, query):
+            return (index, "search"), f"{query}\n"
         case Annotation(index, url, title):
             return (index, "annotations"), f"{title}\n{url}\n"
         case _:

@@ -34,6 +34,7 @@ from inference.events import (
     ToolCallArguments,
     ToolCallStart,
     TopLogprob,
+    WebSearch,
 )
 
 CountTokens = Callable[[str], int]
@@ -112,6 +113,11 @@ class Script:
         make = RefusalDelta if self._manner.refuses else TextDelta
         wants_logprobs = self._prompt.sampling.logprobs
         said = 0
+        if self._prompt.web_search_options is not None:
+            query = self._words(3).strip()
+            if not self._afford(self._count(query)):
+                return
+            yield WebSearch(self._index, query)
         for piece in self._pieces():
             if not self._afford(self._count(piece)):
                 return

@@ -34,6 +34,7 @@ from inference.events import (
     ToolCallArguments,
     ToolCallStart,
     Usage,
+    WebSearch,
 )
 
 # Unspecified: stream-events. As the SDKs of chat completions read them, above.
@@ -86,7 +87,7 @@ class ChatStream:
                 return self._chunk(index, {"refusal": text} if text else {}, _refusal_logprobs(logprobs))
             case ReasoningDelta(index, text) if text and self._show_reasoning:
                 return self._chunk(index, {"reasoning_content": text})
-            case RefusalDelta() | ReasoningDelta():
+            case RefusalDelta() | ReasoningDelta() | WebSearch():  # a search has no place in a chunk
                 return b""
             case Finish(index, reason):
                 return self._finish(index, reason)

@@ -13,13 +13,6 @@ Told = dict[str, Any]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
-class WebSearch(Struct, frozen=True, gc=False):
-    """A search that the model made, told before what it found. `text` is the query."""
-
-    index: int
-    text: str
-
-
 class Frame(Struct, frozen=True):
     """The events around one kind of text."""
 

@@ -30,7 +30,6 @@ from inference.dialects.responses_output import (
     ReasoningItem,
     Refusal,
     SearchCall,
-    WebSearch,
     Words,
     logprobs_of,
 )
@@ -59,6 +58,7 @@ from inference.events import (
     ToolCallArguments,
     ToolCallStart,
     Usage,
+    WebSearch,
 )
 
 INCOMPLETE: dict[FinishReason, IncompleteReason] = {
@@ -107,7 +107,7 @@ class ResponseWriter:
 
     # --- Streams --------------------------------------------------------------------------------------
 
-    def write(self, event: Event | WebSearch) -> bytes:
+    def write(self, event: Event) -> bytes:
         """The records of `event`; none for what waits."""
         part = self._text
         if part is not None and type(event) is TextDelta and event.logprobs is None:
@@ -179,7 +179,7 @@ class ResponseWriter:
 
     # --- Events ---------------------------------------------------------------------------------------
 
-    def add(self, event: Event | WebSearch) -> None:
+    def add(self, event: Event) -> None:
         match event:
             case TextDelta(text=text, logprobs=logprobs) if text or logprobs:
                 self._say_text(text, logprobs)

@@ -6,7 +6,6 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
-from inference.dialects.responses_output import WebSearch
 from inference.events import (
     Annotation,
     Event,
@@ -19,6 +18,7 @@ from inference.events import (
     ToolCallArguments,
     ToolCallStart,
     Usage,
+    WebSearch,
 )
 from tests.inference.chat_events import COUNT, TEXT, completions, logprobs
 
@@ -26,9 +26,9 @@ PLACE = st.integers(0, 20)
 
 
 @st.composite
-def shuffled_answers(draw: st.DrawFn) -> list[Event | WebSearch]:
+def shuffled_answers(draw: st.DrawFn) -> list[Event]:
     """Thoughts, texts, refusals, citations, searches and calls as they come, with arguments in turns."""
-    events: list[Event | WebSearch] = []
+    events: list[Event] = []
     calls = 0
     for _ in range(draw(st.integers(0, 8))):
         kind = draw(
@@ -62,10 +62,10 @@ def usages(draw: st.DrawFn) -> list[Event]:
 
 
 @st.composite
-def usual_answers(draw: st.DrawFn) -> list[Event | WebSearch]:
+def usual_answers(draw: st.DrawFn) -> list[Event]:
     first = [PromptLogprobs((None,))] if draw(st.booleans()) else []
     return [*first, *draw(completions(0)), *draw(usages())]
 
 
-def answers() -> st.SearchStrategy[list[Event | WebSearch]]:
+def answers() -> st.SearchStrategy[list[Event]]:
     return usual_answers() | shuffled_answers()

@@ -19,6 +19,7 @@ from inference.events import (
     ToolCallArguments,
     ToolCallStart,
     Usage,
+    WebSearch,
 )
 from inference.policing import text_of
 from organization.models import Organization
@@ -331,6 +332,7 @@ def test_a_paused_policy_stops_nothing_from_then_on(gateway: Gateway) -> None:
         (ToolCallArguments(0, 1, "x"), "x"),
         (FunctionCallStart(0, "name", "x"), "name\nx"),
         (FunctionCallArguments(0, "x"), "x"),
+        (WebSearch(0, "x"), "x\n"),
         (Annotation(0, "url", "title", 0, 1), "title\nurl\n"),
     ],
 )

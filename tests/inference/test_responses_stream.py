@@ -15,7 +15,6 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 
 from gateway_site.api.errors import BackendBusy, BackendFailed
 from inference.dialects import responses
-from inference.dialects.responses_output import WebSearch
 from inference.dialects.responses_stream import ResponseHead, ResponseWriter
 from inference.events import (
     Annotation,
@@ -27,6 +26,7 @@ from inference.events import (
     ToolCallArguments,
     ToolCallStart,
     Usage,
+    WebSearch,
 )
 from tests.inference.chat_sdk import cut
 from tests.inference.responses_events import answers
