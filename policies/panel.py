@@ -82,10 +82,25 @@ class Panel:
 
         The first match ends it, since nothing more can follow from the others: they are left out.
         """
-        if not versions:
-            return []
-        started = time.monotonic()
         digest = await _digest_of(text)
+        known = {version.version_id: self._recalled(version, digest) for version in versions}
+        if not any(finding is not None and finding.is_match for finding in known.values()):
+            unknown = [version for version in versions if known[version.version_id] is None]
+            asked = await self._ask_each(unknown, text, digest)
+            known |= {finding.version.version_id: finding for finding in asked}
+        return [finding for version in versions if (finding := known[version.version_id]) is not None]
+
+    async def ask(self, version: AttachedVersion, text: str) -> Finding:
+        """For one, with the deadline for itself alone."""
+        try:
+            async with asyncio.timeout(settings.GATEWAY_JUDGE_SECONDS):
+                digest = await _digest_of(text)
+                return self._recalled(version, digest) or await self._ask(version, text, digest)
+        except TimeoutError:
+            return Finding(version, None, 1000 * settings.GATEWAY_JUDGE_SECONDS, "deadline")
+
+    async def _ask_each(self, versions: Sequence[AttachedVersion], text: str, digest: bytes) -> list[Finding]:
+        started = time.monotonic()
         tasks = [asyncio.ensure_future(self._ask(version, text, digest)) for version in versions]
         try:
             await _settled(tasks, settings.GATEWAY_JUDGE_SECONDS)
@@ -99,19 +114,11 @@ class Panel:
         finally:
             await _end(tasks)
 
-    async def ask(self, version: AttachedVersion, text: str) -> Finding:
-        """For one, with the deadline for itself alone."""
-        try:
-            async with asyncio.timeout(settings.GATEWAY_JUDGE_SECONDS):
-                return await self._ask(version, text, await _digest_of(text))
-        except TimeoutError:
-            return Finding(version, None, 1000 * settings.GATEWAY_JUDGE_SECONDS, "deadline")
+    def _recalled(self, version: AttachedVersion, digest: bytes) -> Finding | None:
+        score = memory.recall((version.version_id, self._judge.name, digest))
+        return None if score is None else Finding(version, score)
 
     async def _ask(self, version: AttachedVersion, text: str, digest: bytes) -> Finding:
-        key = (version.version_id, self._judge.name, digest)
-        remembered = memory.recall(key)
-        if remembered is not None:
-            return Finding(version, remembered)
         async with _bound():
             started = time.monotonic()
             score: float | None = None
@@ -122,7 +129,7 @@ class Panel:
                 reason = inconclusive.reason[:60]
             latency_ms = round(1000 * (time.monotonic() - started))
         if score is not None:
-            memory.keep(key, score)
+            memory.keep((version.version_id, self._judge.name, digest), score)
         return Finding(version, score, latency_ms, reason)
 
 
@@ -159,6 +166,8 @@ def _digest(text: str) -> bytes:
 
 async def _settled(tasks: Sequence[asyncio.Future[Finding]], seconds: float) -> None:
     """Until all are done, one has matched, or the time is over. One waiter, however many they are."""
+    if not tasks:
+        return
     ended = asyncio.get_running_loop().create_future()
     left = len(tasks)
 

@@ -32,17 +32,26 @@ class Trial(Struct, frozen=True):
 
 def try_draft(policy: Policy, text: str) -> Trial:
     """What the judge says of the draft, which nothing else reads. Nothing is recorded."""
+    return _run(policy.rule, policy.threshold_if_published, text)
+
+
+def probe_judge() -> Trial:
+    """Whether this deployment's judge answers at all, for `doctor`: no score means that it does not."""
+    return _run('Does the text contain "yes"?', settings.GATEWAY_JUDGE_THRESHOLD_BASIS_POINTS, "yes")
+
+
+def _run(rule: str, threshold: int, text: str) -> Trial:
     # A loop of its own: what the judge opens here is closed here, and no request shares it.
-    return asyncio.run(_try(policy, text))
+    return asyncio.run(_try(rule, threshold, text))
 
 
-async def _try(policy: Policy, text: str) -> Trial:
+async def _try(rule: str, threshold: int, text: str) -> Trial:
     judge = current_judge()
     started = time.monotonic()
     score, reason = None, ""
     try:
         async with asyncio.timeout(settings.GATEWAY_JUDGE_SECONDS):
-            score = await judge.score(policy.rule, text)
+            score = await judge.score(rule, text)
     except TimeoutError:
         reason = "it took too long"
     except Inconclusive as inconclusive:
@@ -50,4 +59,4 @@ async def _try(policy: Policy, text: str) -> Trial:
     finally:
         await judge.close()
     latency_ms = round(1000 * (time.monotonic() - started))
-    return Trial(judge.name, policy.threshold_if_published, latency_ms, score, reason)
+    return Trial(judge.name, threshold, latency_ms, score, reason)

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections import deque
+from typing import Protocol
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, close_old_connections, connection
 from psycopg_pool import PoolTimeout
@@ -25,17 +26,21 @@ GATHER_SECONDS = 0.5
 RETRY_SECONDS = 2.0
 
 
+class Noted(Protocol):
+    def row(self) -> Verdict: ...
+
+
 class VerdictWriter:
     def __init__(self) -> None:
         # `append` and `popleft` are atomic, and a full one lets the oldest go by itself.
-        self._waiting: deque[Verdict] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[Noted] = deque(maxlen=MAX_WAITING)
         self._is_wanted = threading.Event()
         self._is_stopped = threading.Event()
         self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._owner = 0
 
-    def note(self, verdict: Verdict) -> None:
+    def note(self, verdict: Noted) -> None:
         """Take a verdict. Never waits."""
         self._waiting.append(verdict)
         self._is_wanted.set()
@@ -81,15 +86,16 @@ class VerdictWriter:
         connection.close()
 
     def _write_some(self) -> bool:
-        rows = [self._waiting.popleft() for _ in range(min(MAX_ROWS, len(self._waiting)))]
-        if not rows:
+        notes = [self._waiting.popleft() for _ in range(min(MAX_ROWS, len(self._waiting)))]
+        if not notes:
             return False
+        rows = [note.row() for note in notes]
         try:
             Verdict.objects.bulk_create(rows)
         except IntegrityError:
             self._write_each(rows)
         except (DatabaseError, InterfaceError, PoolTimeout):
-            self._waiting.extendleft(reversed(rows))
+            self._waiting.extendleft(reversed(notes))
             raise
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import Count, Q
@@ -21,7 +21,7 @@ PRUNED_AT_ONCE = 10_000
 MAX_EVIDENCE = 100_000
 
 
-class Record(Struct):
+class Record(Struct, frozen=True):
     """Whose verdicts these are."""
 
     project_id: uuid.UUID
@@ -31,26 +31,37 @@ class Record(Struct):
 
     def note(self, findings: Iterable[Finding], judgements: int = 1) -> None:
         """Have a row written for each."""
+        now = timezone.now()
         for finding in findings:
-            writer.note(self._row(finding, judgements))
+            writer.note(Note(self, finding, judgements, now))
 
     def note_skipped(self, versions: Iterable[AttachedVersion], reason: str) -> None:
         self.note([Finding(version, None, 0, reason) for version in versions], judgements=0)
 
-    def _row(self, finding: Finding, judgements: int) -> Verdict:
+
+class Note(Struct, frozen=True):
+    """A row to be. It becomes one in the writer's thread, where nobody waits for it."""
+
+    record: Record
+    finding: Finding
+    judgements: int
+    occurred_at: datetime
+
+    def row(self) -> Verdict:
+        record, finding = self.record, self.finding
         return Verdict(
-            occurred_at=timezone.now(),
+            occurred_at=self.occurred_at,
             version_id=finding.version.version_id,
-            project_id=self.project_id,
-            request_id=self.request_id,
-            direction=self.direction,
+            project_id=record.project_id,
+            request_id=record.request_id,
+            direction=record.direction,
             mode=finding.version.mode,
             outcome=outcome_of(finding),
             score=finding.score,
             threshold_basis_points=finding.version.threshold_basis_points,
-            judge=self.judge,
+            judge=record.judge,
             latency_ms=finding.latency_ms,
-            judgements=judgements,
+            judgements=self.judgements,
             reason=finding.reason,
         )
 

@@ -21,30 +21,26 @@ from policies.judges.base import Inconclusive
 from policies.judges.invisible import visible
 
 QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」')
-# The whole vocabulary of a question about containing. A word outside of it may change what is asked.
-PLAIN_WORDS = frozenset(
-    """
-    a an any anywhere are be does do did either following has have here in is it its of one or
-    somewhere that the there these this
-    answer chat content conversation input it message messages output prompt reply request response text
-    user assistant model customer
-    contain contains contained containing include includes included mention mentions mentioned say says said
-    use uses used quote quotes quoted repeat repeats repeated write writes written have has appear appears
-    occur occurs present found
-    word words phrase phrases string strings term terms expression expressions name sentence
-    """.split()  # noqa: SIM905 - as a list of strings it would be a page
-)
 CONTAINING_WORDS = frozenset(
     """
     contain contains contained containing include includes included mention mentions mentioned say says said
     use uses used quote quotes quoted repeat repeats repeated write writes written have has appear appears
     occur occurs present found in
+    """.split()  # noqa: SIM905 - as a list of strings it would be a page
+)
+# The whole vocabulary of a question about containing. A word outside of it may change what is asked.
+PLAIN_WORDS = CONTAINING_WORDS | frozenset(
+    """
+    a an any anywhere are be does do did either following here is it its of one or somewhere that the there
+    these this
+    answer chat content conversation input message messages output prompt reply request response text
+    user assistant model customer
+    word words phrase phrases string strings term terms expression expressions name sentence
     """.split()  # noqa: SIM905
 )
-WHITE_SPACE = re.compile(r"\s+")
-LINE_END = re.compile(r"\s*\n\s*")
 # Larger texts are searched in a thread: a loop that waits for one request keeps all others waiting.
 CHARACTERS_AT_ONCE = 16 * 1024
+CHARACTERS_KEPT = 1024 * 1024
 
 
 class QuotedJudge:
@@ -69,11 +65,11 @@ def _score(phrases: tuple[str, ...], text: str) -> float:
     return 1.0 if any(phrase in form for phrase in phrases for form in forms) else 0.0
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def phrases_of(rule: str) -> tuple[str, ...]:
     """The phrases, any of which makes the answer yes; none where the question is of another kind."""
     found = ["".join(groups) for groups in QUOTED.findall(rule)]
-    phrases = tuple(WHITE_SPACE.sub(" ", normalized(phrase)).strip() for phrase in found)
+    phrases = tuple(_spaced(normalized(phrase)) for phrase in found)
     if not phrases or not all(phrases):
         return ()
     rest = re.findall(r"[^\W_]+(?:['\u2019][^\W_]+)*", QUOTED.sub(" ", rule).casefold())
@@ -90,15 +86,23 @@ def normalized(text: str) -> str:
     return unicodedata.normalize("NFKC", plain).casefold()
 
 
-# A request is asked about by many policies one after the other.
-@lru_cache(maxsize=4)
 def _forms(text: str) -> tuple[str, ...]:
+    # A request is asked about by many policies one after the other; what is very large is not kept for that.
+    return _kept_forms(text) if len(text) <= CHARACTERS_KEPT else _made_forms(text)
+
+
+@lru_cache(maxsize=2)
+def _kept_forms(text: str) -> tuple[str, ...]:
+    return _made_forms(text)
+
+
+def _made_forms(text: str) -> tuple[str, ...]:
     plain = normalized(text)
-    spaced = WHITE_SPACE.sub(" ", plain)
     if "\n" not in plain:
-        return (spaced,)
-    return (
-        spaced,
-        WHITE_SPACE.sub(" ", LINE_END.sub("", plain)),
-        WHITE_SPACE.sub(" ", plain.replace("\n", "")),
-    )
+        return (_spaced(plain),)
+    lines = plain.split("\n")
+    return _spaced(plain), _spaced("".join(lines)), _spaced("".join(line.strip() for line in lines))
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())

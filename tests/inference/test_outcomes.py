@@ -31,7 +31,7 @@ PRICE = Price(
     cached=PRICES["prompt_price_picousd"],
     completion=PRICES["completion_price_picousd"],
 )
-HASTY = Timeouts(connect=1, first_byte=0.3, between_bytes=0.3, total=20)
+HASTY = Timeouts(connect=1, first_byte=0.7, between_bytes=0.4, total=20)
 UPSTREAM_PROMPT = 11
 
 

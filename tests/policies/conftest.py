@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from organization.models import Organization
 from policies import services
 from policies.epochs import reader
-from policies.models import Policy
+from policies.models import Policy, Verdict
 from policies.panel import memory
 from policies.verdict_writer import VerdictWriter, writer
 from tests.conftest import SOMEONE
@@ -27,9 +27,6 @@ def _fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     writer._waiting.clear()
     reader.close()
-
-
-Make = Callable[..., Policy]
 
 
 def make_policy(organization: Organization, **fields: Any) -> Policy:
@@ -50,3 +47,8 @@ def policy(acme: Organization) -> Policy:
 @pytest.fixture
 def published(acme: Organization) -> Policy:
     return make_published(acme)
+
+
+def noted() -> list[Verdict]:
+    """The verdicts that wait to be written."""
+    return [note.row() for note in writer._waiting]

@@ -12,12 +12,11 @@ import pytest
 from gateway_site.api import envelope
 from gateway_site.api.errors import ApiError, JudgeUnavailable, PolicyViolation
 from policies.attachment import AttachedVersion
-from policies.background import background
+from policies.background import background, leave
 from policies.judges import Judge
 from policies.judges.logprob import LogprobJudge
 from policies.judges.quoted import QuotedJudge
-from policies.verdict_writer import writer
-from tests.policies.conftest import PHRASE
+from tests.policies.conftest import PHRASE, noted
 from tests.policies.fakes import FakeJudge, gate, says, version
 from tests.policies.judge_server import JudgeServer
 
@@ -35,7 +34,7 @@ def check(
 
 
 def outcomes() -> list[tuple[str, str, str]]:
-    return [(row.mode, row.outcome, row.reason) for row in writer._waiting]
+    return [(row.mode, row.outcome, row.reason) for row in noted()]
 
 
 def test_it_works() -> None:
@@ -43,7 +42,7 @@ def test_it_works() -> None:
     with pytest.raises(PolicyViolation):
         check(version(), text=f"this is {PHRASE}")
 
-    assert [(row.outcome, row.score, row.direction, row.judge) for row in writer._waiting] == [
+    assert [(row.outcome, row.score, row.direction, row.judge) for row in noted()] == [
         ("no_match", 0.0, "request", "quoted"),
         ("match", 1.0, "request", "quoted"),
     ]
@@ -163,9 +162,20 @@ def test_what_is_not_judged_before_the_end_is_recorded_so() -> None:
     assert outcomes() == [("monitoring", "inconclusive", "shutdown")] * 3
 
 
+def test_a_process_that_ends_leaves_nothing_open() -> None:
+    async def run() -> None:
+        await gate(version(mode="monitoring")).check_request(["x"])
+        await leave(5)
+        await leave(5)
+
+    asyncio.run(run())
+
+    assert [outcome for _, outcome, _ in outcomes()] == ["no_match"]
+
+
 def test_a_direction_is_read_by_the_policies_for_it() -> None:
     check(version(direction="response"), text=PHRASE)
-    assert not writer._waiting
+    assert not noted()
 
     with pytest.raises(PolicyViolation):
         check(version(direction="request"), text=PHRASE)
@@ -250,7 +260,7 @@ def test_a_text_is_judged_once_by_a_version_and_judge() -> None:
 
     assert len(judge.asked) == 3
     assert len(other.asked) == 1
-    assert len(writer._waiting) == 6
+    assert len(noted()) == 6
 
 
 def test_what_was_not_known_is_asked_again() -> None:

@@ -17,8 +17,7 @@ from policies.background import background
 from policies.guard import Transcript, guarded, released_after
 from policies.judges import Judge
 from policies.panel import memory
-from policies.verdict_writer import writer
-from tests.policies.conftest import PHRASE
+from tests.policies.conftest import PHRASE, noted
 from tests.policies.fakes import Answer, FakeJudge, Piece, describe, gate, says, version
 
 BOTH = pytest.mark.parametrize("is_streamed", [False, True], ids=["json", "sse"])
@@ -148,7 +147,7 @@ def test_monitoring_holds_nothing_back_and_judges_afterwards() -> None:
 
     assert (left, error) == (answer.pieces, None)
     assert [text for _, text in judge.asked] == ["a\n---\nb"]
-    (row,) = writer._waiting
+    (row,) = noted()
     assert (row.direction, row.mode, row.outcome, row.score) == ("response", "monitoring", "match", 1.0)
 
 
@@ -187,7 +186,7 @@ def test_a_stream_is_judged_in_windows_and_recorded_once() -> None:
     assert 3 <= len(judged) <= 6
     assert all(text.startswith(each) for each in judged)
     assert judged[-1] == text
-    (row,) = writer._waiting
+    (row,) = noted()
     # The window that came nearest to a match is what a lower threshold would have met.
     assert (row.score, row.judgements, row.outcome) == (0.3, len(judged), "no_match")
 
@@ -225,7 +224,7 @@ def test_a_reader_who_leaves_stops_the_backend() -> None:
 
     assert answer.is_closed
     assert answer.taken < len(answer.pieces)
-    assert len(writer._waiting) == 1
+    assert len(noted()) == 1
 
 
 # --- a backend that starts while the request is judged ------------------------------------------------

@@ -14,6 +14,7 @@ from policies.judges import Inconclusive, Judge, current_judge
 from policies.judges.logprob import LogprobJudge, probability
 from policies.judges.quoted import QuotedJudge, phrases_of
 from policies.panel import salt_of
+from policies.trial import probe_judge
 from tests.policies.conftest import PHRASE, RULE
 from tests.policies.injections import INJECTIONS
 from tests.policies.judge_server import JudgeServer, completion
@@ -258,3 +259,13 @@ def test_the_deployment_chooses(settings: Any) -> None:
     assert isinstance(judge, LogprobJudge)
     assert judge.name == "logprob:guard"
     assert judge is current_judge()
+
+
+def test_a_person_can_ask_whether_it_answers(settings: Any) -> None:
+    assert probe_judge().is_match
+    settings.GATEWAY_JUDGE_BASE_URL, settings.GATEWAY_JUDGE_MODEL = "http://127.0.0.1:9/v1", "guard"
+
+    nobody = probe_judge()
+
+    assert nobody.score is None
+    assert nobody.reason == "ClientConnectorError"

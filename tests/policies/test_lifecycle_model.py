@@ -19,7 +19,7 @@ from policies.serializers import PolicyResponse
 from tests.client import ApiClient
 from tests.conftest import SOMEONE, make_admin_key
 
-EXAMPLES, STEPS = 15, 30
+EXAMPLES, STEPS = 12, 25
 
 drafts = st.fixed_dictionaries(
     {},
