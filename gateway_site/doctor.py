@@ -20,6 +20,7 @@ from gateway_site.celery_app import app as celery
 from gateway_site.health import pending_migrations
 from inference.probes import probe
 from organization.models import Organization
+from policies.trial import probe_judge
 
 MAX_CLOCK_DIFFERENCE_SECONDS = 2
 BROKER_SECONDS = 3
@@ -47,6 +48,7 @@ def examine() -> list[Finding]:
         "cache": check_cache,
         "broker": check_broker,
         "backends": check_backends,
+        "judge": check_judge,
     }
     return [_finding(subject, check) for subject, check in checks.items()]
 
@@ -119,3 +121,10 @@ def check_backends() -> str:
     if problems:
         raise Trouble("; ".join(problems))
     return f"{len(findings)} answer" if findings else "none yet; see `add_backend`"
+
+
+def check_judge() -> str:
+    trial = probe_judge()
+    if trial.score is None:
+        raise Trouble("The judge of policies does not answer; enforcing policies will refuse with 503.")
+    return settings.GATEWAY_JUDGE_BASE_URL or "only questions that quote a phrase"

@@ -16,7 +16,7 @@ from tests.live import live_server
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # The short form. For the long one: SCHEMA_FUZZ_EXAMPLES=1000 python -m pytest tests/e2e/test_schema_fuzz.py
-EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "40")
+EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "25")
 
 
 def test_no_answer_is_one_that_the_document_does_not_promise(
@@ -28,6 +28,9 @@ def test_no_answer_is_one_that_the_document_does_not_promise(
     configuration.write_text(
         f'[parameters]\nproject_id = "{project.pk}"\napi_key_id = "{victim.key.pk}"\n'
         "[generation]\nallow-x00 = true\n"
+        # No schema can tell a cursor that we signed from one that somebody made up.
+        '[[operations]]\ninclude-operation-id = "getCosts"\n'
+        "checks.positive_data_acceptance.expected-statuses = [200, 400, 404]\n"
     )
     unlimited = {
         "GATEWAY_ADMIN_REQUESTS_PER_MINUTE": "1000000",
@@ -37,8 +40,9 @@ def test_no_answer_is_one_that_the_document_does_not_promise(
         program = Path(sys.executable).with_name("schemathesis")
         command = [str(program), "--config-file", str(configuration), "run"]
         command += [f"{running.address}/openapi.json", "--header", f"Authorization: Bearer {caller.value}"]
+        command += ["--include-path-regex", "^/(v1/organization/|healthz|readyz)"]
         command += ["--checks", "all", "--max-examples", EXAMPLES, "--no-color", "--warnings", "off"]
         run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "Tested: 6" in run.stdout
+    assert "Tested: 12" in run.stdout
