@@ -18,7 +18,7 @@ from inference.events import Event, Finish, Prompt, ReasoningDelta, TextDelta, T
 from tests.inference.faulty_upstream import FaultyUpstream
 
 CREDENTIAL = "sk-secret-0123456789abcdef"
-HASTY = Timeouts(connect=1, first_byte=0.4, between_bytes=0.4, total=5)
+HASTY = Timeouts(connect=2, first_byte=1, between_bytes=1, total=20)
 
 Make = Callable[[Client, FaultyUpstream], Backend]
 
