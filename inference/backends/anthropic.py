@@ -62,9 +62,7 @@ class AnthropicBackend:
 
     def generate(self, prompt: Prompt, *, model: str, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
         body = messages_body(prompt, model=model, thinking=self._thinking)
-        reader = MessagesReader(
-            shows_reasoning=prompt.reasoning.shown, alert=self._alert, credential=self._credential
-        )
+        reader = MessagesReader(alert=self._alert, credential=self._credential)
         request = self._request(self._url, body, bounded_stream_bytes(prompt.output_bound))
         return converse(self._client, request, reader, dispatch)
 

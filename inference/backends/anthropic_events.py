@@ -74,9 +74,8 @@ _REASONS: dict[str, FinishReason] = {
 class MessagesReader:
     """The reader of one message."""
 
-    def __init__(self, *, shows_reasoning: bool, alert: Alert, credential: str) -> None:
+    def __init__(self, *, alert: Alert, credential: str) -> None:
         self.is_done = False
-        self._shows_reasoning = shows_reasoning
         self._credential = credential
         self._usage = UsageWatch(alert)
         self._figures: dict[str, Any] = {}
@@ -139,7 +138,7 @@ class MessagesReader:
             return [TextDelta(0, delta.text)]
         if delta.thinking:
             self._has_output = True
-            return [ReasoningDelta(0, delta.thinking)] if self._shows_reasoning else []
+            return [ReasoningDelta(0, delta.thinking)]
         if delta.partial_json and block in self._calls:
             self._begun.add(block)
             return [ToolCallArguments(0, self._calls[block], delta.partial_json)]

@@ -56,7 +56,6 @@ class OpenAIBackend:
         )
         reader = ChatReader(
             completions=prompt.completions,
-            shows_reasoning=prompt.reasoning.shown,
             alert=self._alert,
             credential=self._credential,
         )

@@ -121,10 +121,9 @@ _REASONS: dict[str, FinishReason] = {
 class ChatReader:
     """The reader of one chat completion with `completions` choices."""
 
-    def __init__(self, *, completions: int, shows_reasoning: bool, alert: Alert, credential: str) -> None:
+    def __init__(self, *, completions: int, alert: Alert, credential: str) -> None:
         self.is_done = False
         self._completions = completions
-        self._shows_reasoning = shows_reasoning
         self._credential = credential
         self._usage = UsageWatch(alert)
         # Whether the latest usage covers all that was said, and whether it was yielded after it.
@@ -193,9 +192,8 @@ class ChatReader:
     def _read_said(self, index: int, said: _Said, logprobs: _Logprobs | None, events: list[Event]) -> None:
         reasoning = said.reasoning or said.reasoning_content
         if reasoning:
-            self._spoken.add(index)
-            if self._shows_reasoning:
-                events.append(ReasoningDelta(index, reasoning))
+            # Also what the client did not ask to see: it is paid for and judged, and hidden when written.
+            events.append(ReasoningDelta(index, reasoning))
         if logprobs is None:
             if said.content:
                 events.append(TextDelta(index, said.content))

@@ -24,10 +24,8 @@ from tests.inference.faulty_speech import record
 from tests.inference.faulty_upstream import FaultyUpstream
 
 
-def read(*happenings: Any, shows_reasoning: Any = True, alerts: Any = None) -> Any:
-    reader = MessagesReader(
-        shows_reasoning=shows_reasoning, alert=(alerts if alerts is not None else []).append, credential=""
-    )
+def read(*happenings: Any, alerts: Any = None) -> Any:
+    reader = MessagesReader(alert=(alerts if alerts is not None else []).append, credential="")
     stream = b"".join(record(one, event=one["type"]) for one in happenings)
     events = [event for one in Decoder().feed(stream) for event in reader.feed(one)]
     return events + reader.end()
@@ -95,12 +93,6 @@ def test_it_works() -> None:
         Finish(0, "tool_calls"),
         Usage(42, 9, cached_tokens=30, cache_write_tokens=2),
     ]
-
-
-def test_thinking_that_is_not_to_be_shown() -> None:
-    events = read(START, delta(0, thinking="hm"), delta(1, text="x"), ended(), STOP, shows_reasoning=False)
-
-    assert events[0] == TextDelta(0, "x")
 
 
 @pytest.mark.parametrize(

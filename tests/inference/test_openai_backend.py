@@ -38,13 +38,10 @@ def calls(*fragments: Any) -> Any:
     return chunk({"tool_calls": list(fragments)})
 
 
-def read(
-    *chunks: Any, completions: Any = 1, shows_reasoning: Any = True, closes: Any = True, alerts: Any = None
-) -> Any:
+def read(*chunks: Any, completions: Any = 1, closes: Any = True, alerts: Any = None) -> Any:
     """The events of a stream of these chunks."""
     reader = ChatReader(
         completions=completions,
-        shows_reasoning=shows_reasoning,
         alert=(alerts if alerts is not None else []).append,
         credential=CREDENTIAL,
     )
@@ -75,22 +72,6 @@ def test_reasoning_under_both_names_is_said_once() -> None:
     events = read(chunk({"reasoning": "hm", "reasoning_content": "hm"}), chunk(reason="stop"))
 
     assert events == [ReasoningDelta(0, "hm"), Finish(0, "stop")]
-
-
-def test_reasoning_that_is_not_to_be_shown_is_left_out_but_is_output() -> None:
-    alerts: list[str] = []
-    zero = {"prompt_tokens": 3, "completion_tokens": 0}
-
-    events = read(
-        chunk({"reasoning": "hm"}),
-        chunk(reason="stop"),
-        {"usage": zero},
-        shows_reasoning=False,
-        alerts=alerts,
-    )
-
-    assert events == [Finish(0, "stop")]
-    assert alerts == ["zero for an answer that is not empty"]
 
 
 def test_a_refusal() -> None:
@@ -258,7 +239,7 @@ def test_nothing_follows_a_finish() -> None:
 
 
 def test_nothing_is_read_after_done() -> None:
-    reader = ChatReader(completions=1, shows_reasoning=True, alert=print, credential="")
+    reader = ChatReader(completions=1, alert=print, credential="")
     stream = record(chunk({"content": "x"}, reason="stop")) + record("[DONE]") + record("nonsense")
 
     events = [event for one in Decoder().feed(stream) for event in reader.feed(one)]
