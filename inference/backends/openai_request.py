@@ -77,6 +77,7 @@ SERVERS = {
         has_template_switch=True,
     ),
     "llama.cpp": Server(
+        # Asked for several completions it gives them, and reports the tokens of one.
         lacks=_NOWHERE | _ONLY_OPENAI | _LEGACY | {"n", "reasoning_effort", "reasoning_max_tokens"},
         reasoning_field="reasoning_content",
         has_template_switch=True,
