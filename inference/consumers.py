@@ -106,7 +106,7 @@ class GenerationConsumer:
             trace.fail(error)
             raise
         finally:
-            activity_writer.writer.note(trace)
+            activity_writer.note(trace)
 
     async def _serve(self, key: ProjectKey, trace: Trace, scope: Any, receive: Any, send: Any) -> None:
         require(key, PERMISSION)

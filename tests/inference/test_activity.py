@@ -10,9 +10,11 @@ import pytest
 from django.db import OperationalError
 
 from billing import services
+from gateway_site.api import row_writer
+from gateway_site.api.row_writer import RowWriter
 from inference import activity_writer
 from inference.activity import Trace
-from inference.activity_writer import ActivityWriter, writer
+from inference.activity_writer import writer
 from inference.models import Activity
 from organization.models import ProjectKey
 from tests.conftest import SOMEONE
@@ -93,12 +95,18 @@ def test_a_stranger_leaves_no_row(gateway: Gateway) -> None:
 
 
 def trace(key: ProjectKey) -> Trace:
-    return Trace(key, "/v1/chat/completions", id=uuid.uuid4())
+    ended = Trace(key, "/v1/chat/completions", id=uuid.uuid4())
+    ended.ended = time.monotonic()
+    return ended
+
+
+def new_writer() -> RowWriter[Trace]:
+    return RowWriter("activity", activity_writer._insert)
 
 
 def test_rows_are_written_without_being_asked(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity_writer, "GATHER_SECONDS", 0.01)
-    made = ActivityWriter()
+    monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.01)
+    made = new_writer()
 
     for _ in range(1_200):
         made.note(trace(gateway.key))
@@ -110,7 +118,7 @@ def test_rows_are_written_without_being_asked(gateway: Gateway, monkeypatch: pyt
 
 
 def test_closing_writes_what_waits(gateway: Gateway) -> None:
-    made = ActivityWriter()
+    made = new_writer()
     made.note(trace(gateway.key))
 
     made.close(5)
@@ -126,10 +134,9 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
             raise failures.pop()
         insert(rows)
 
-    monkeypatch.setattr(activity_writer, "_insert", failing)
-    monkeypatch.setattr(activity_writer, "GATHER_SECONDS", 0.01)
-    monkeypatch.setattr(activity_writer, "RETRY_SECONDS", 0.01)
-    made = ActivityWriter()
+    monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(row_writer, "RETRY_SECONDS", 0.01)
+    made: RowWriter[Trace] = RowWriter("activity", failing)
     first, second = trace(gateway.key), trace(gateway.key)
 
     made.note(first)
@@ -144,9 +151,8 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
 
 
 def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity_writer, "MAX_WAITING", 3)
-    monkeypatch.setattr(activity_writer, "GATHER_SECONDS", 60)
-    made = ActivityWriter()
+    monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
+    made: RowWriter[Trace] = RowWriter("activity", activity_writer._insert, max_waiting=3)
     traces = [trace(gateway.key) for _ in range(5)]
 
     for each in traces:
@@ -158,7 +164,7 @@ def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.
 
 
 def test_a_row_that_is_there_already_is_left_alone(gateway: Gateway) -> None:
-    made, seen = ActivityWriter(), trace(gateway.key)
+    made, seen = new_writer(), trace(gateway.key)
 
     made.note(seen)
     made.flush()

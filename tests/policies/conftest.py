@@ -12,7 +12,7 @@ from policies import services
 from policies.epochs import reader
 from policies.models import Policy, Verdict
 from policies.panel import memory
-from policies.verdict_writer import VerdictWriter, writer
+from policies.verdict_writer import writer
 from tests.conftest import SOMEONE
 
 PHRASE = "internal only"
@@ -22,7 +22,7 @@ RULE = f'Does the text contain "{PHRASE}"?'
 @pytest.fixture(autouse=True)
 def _fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Verdicts are written when a test says so, and no score is known from an earlier one."""
-    monkeypatch.setattr(VerdictWriter, "_start", lambda self: None)
+    monkeypatch.setattr(writer, "_start", lambda: None)
     memory.forget()
     yield
     writer._waiting.clear()
