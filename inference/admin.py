@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 
-from gateway_site.api.console import ModelAdmin, ReadOnlyAdmin, TabularInline, display
+from gateway_site.api.console import ModelAdmin, ReadOnlyAdmin, ShortPaginator, TabularInline, display
 from inference import services
 from inference.admin_forms import BackendForm, DeploymentForm, ModelForm
 from inference.catalog import price_of
@@ -184,3 +184,4 @@ class ActivityAdmin(ReadOnlyAdmin):
     list_select_related = ["organization"]
     search_fields = ["id__exact"]
     ordering = ["-created_at"]
+    paginator = ShortPaginator

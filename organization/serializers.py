@@ -19,14 +19,19 @@ class ProjectOwner(serializers.Serializer):
     name = serializers.CharField()
 
 
-class ProjectKeyResponse(serializers.ModelSerializer):
-    object = Constant("organization.project.api_key")
+class KeyResponse(serializers.ModelSerializer):
+    """What both kinds of key show of themselves."""
+
     created_at = UnixTime()
     last_used_at = UnixTime(allow_null=True)
     expires_at = UnixTime(allow_null=True)
+    permissions = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+
+class ProjectKeyResponse(KeyResponse):
+    object = Constant("organization.project.api_key")
     owner = ProjectOwner(source="project", read_only=True)
     status = serializers.ChoiceField(KeyStatus.choices, read_only=True)
-    permissions = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = ProjectKey
@@ -66,13 +71,9 @@ class OrganizationOwner(serializers.Serializer):
     type = Constant("organization")
 
 
-class AdminKeyResponse(serializers.ModelSerializer):
+class AdminKeyResponse(KeyResponse):
     object = Constant("organization.admin_api_key")
-    created_at = UnixTime()
-    last_used_at = UnixTime(allow_null=True)
-    expires_at = UnixTime(allow_null=True)
     owner = OrganizationOwner(source="*", read_only=True)
-    permissions = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = AdminKey

@@ -8,9 +8,12 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.cache import add_never_cache_headers
+from django.utils.functional import cached_property
 from unfold.admin import ModelAdmin as ThemedModelAdmin
 from unfold.admin import TabularInline as ThemedTabularInline
 from unfold.contrib.filters.admin import RangeDateTimeFilter as RangeDateTimeFilter
@@ -30,6 +33,17 @@ __all__ = [
     "TextInput",
     "display",
 ]
+
+
+class ShortPaginator(Paginator):
+    """Counts no further than anyone will page: COUNT(*) over ten million rows takes seconds."""
+
+    FURTHEST = 10_000
+
+    @cached_property
+    def count(self) -> int:
+        found: QuerySet[Any] = self.object_list  # type: ignore[assignment]
+        return found[: self.FURTHEST].count()
 
 
 class ModelAdmin(ThemedModelAdmin):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -105,7 +106,7 @@ class Summary(Words):
     type = "summary_text"
 
 
-class Item:
+class Item(ABC):
     """One item of the output, at its place there for good."""
 
     prefix: str
@@ -118,8 +119,9 @@ class Item:
         self.parts: list[Words] = []
         self.is_writing = False
 
+    @abstractmethod
     def told(self) -> Told:
-        raise NotImplementedError
+        """As it stands now, in the shape that clients know."""
 
 
 class Message(Item):
