@@ -292,10 +292,16 @@ SPECTACULAR_SETTINGS = {
 STATIC_URL = "static/"
 STATIC_ROOT = Path(env.text("GATEWAY_STATIC_ROOT", str(GATEWAY_DATA_DIR / "static")))
 LOGIN_REDIRECT_URL = "admin:index"
+# In the page itself, so that there is no file to be missing.
+FAVICON = (
+    "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'>"
+    "<circle cx='4' cy='4' r='3' fill='%239333ea'/></svg>"
+)
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Inference gateway",
     "SITE_HEADER": "Inference gateway",
     "SITE_SYMBOL": "hub",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": FAVICON}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
 }

@@ -88,6 +88,7 @@ def live_server(
     workers: int = 1,
     server: str = "serve",
     settings: dict[str, str] | None = None,
+    settings_module: str = "gateway_site.settings",
 ) -> Iterator[LiveServer]:
     """`manage.py serve`, or daphne, with these settings."""
     port = free_port()
@@ -98,7 +99,7 @@ def live_server(
     else:
         command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
         command += ["gateway_site.asgi:application"]
-    inherited = {**environment, "DJANGO_SETTINGS_MODULE": "gateway_site.settings"}
+    inherited = {**environment, "DJANGO_SETTINGS_MODULE": settings_module}
     running = LiveServer(command, {**inherited, **(settings or {})}, port)
     try:
         running.wait_until_ready()
