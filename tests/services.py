@@ -138,7 +138,7 @@ def valkey_url() -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What touches no database says the same on both, and is asked once."""
+    """What says the same on both databases is asked once."""
     if config.getoption("--database") != "postgres":
         return
     pure = [item for item in items if not _touches_database(item)]
@@ -147,6 +147,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _touches_database(item: pytest.Item) -> bool:
+    if item.get_closest_marker("one_database") is not None:
+        return False
     fixtures = set(getattr(item, "fixturenames", ()))
     return item.get_closest_marker("django_db") is not None or bool(
         fixtures & {"db", "transactional_db", "django_db_setup"}

@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from inference.dialects import chat
 from tests.inference.chat_cast import Gateway
 from tests.live import live_server
+
+pytestmark = pytest.mark.one_database
 
 # The short form. For the long one: SCHEMA_FUZZ_EXAMPLES=1000 python -m pytest tests/e2e/test_chat_fuzz.py
 EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "60")

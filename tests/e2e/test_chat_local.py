@@ -20,9 +20,10 @@ from tests.inference.catalog_cast import deploy, make_backend, make_model
 from tests.inference.chat_cast import Gateway
 from tests.live import free_port, live_server
 
-pytestmark = pytest.mark.skipif(
-    local_model.missing_part() is not None, reason="the `local` extra is not installed"
-)
+pytestmark = [
+    pytest.mark.one_database,
+    pytest.mark.skipif(local_model.missing_part() is not None, reason="the `local` extra is not installed"),
+]
 
 MODEL = local_model.MODEL_ID
 # No tokenizer: the server itself says what it counted, and is asked to.

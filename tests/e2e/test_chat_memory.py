@@ -26,7 +26,10 @@ WORDS = int(os.environ.get("CHAT_WORDS", "80"))
 MUTE = 30
 UNLIMITED = {"GATEWAY_REQUESTS_PER_MINUTE": "0", "GATEWAY_CONCURRENCY": "0"}
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory from /proc")
+pytestmark = [
+    pytest.mark.one_database,
+    pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory from /proc"),
+]
 
 
 def megabytes(running: LiveServer) -> float:

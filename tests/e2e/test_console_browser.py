@@ -20,6 +20,7 @@ from tests.live import ROOT, LiveServer, live_server
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
+    pytest.mark.one_database,
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH"),
 ]

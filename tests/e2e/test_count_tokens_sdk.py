@@ -15,6 +15,8 @@ import pytest
 from tests.inference.chat_cast import Gateway
 from tests.live import ROOT, live_server
 
+pytestmark = pytest.mark.one_database
+
 CLIENT = "tests.e2e.count_tokens_client"
 OLDER = "anthropic==1.17.0"
 INSTALL_SECONDS, RUN_SECONDS = 120, 60

@@ -14,6 +14,8 @@ import pytest
 from tests.inference.chat_cast import HELLO, Gateway
 from tests.live import live_server
 
+pytestmark = pytest.mark.one_database
+
 SCRIPTS = Path(__file__).resolve().parent.parent / "node"
 INSTALL_SECONDS, READ_SECONDS = 120, 60
 MODELS = ("echo", "words", "thinker", "endless", "refusal", "fails-cut-midway")

@@ -13,7 +13,7 @@ from organization.models import Project
 from tests.conftest import make_admin_key
 from tests.live import live_server
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.one_database, pytest.mark.django_db(transaction=True)]
 
 # The short form. For the long one: SCHEMA_FUZZ_EXAMPLES=1000 python -m pytest tests/e2e/test_schema_fuzz.py
 EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "25")
