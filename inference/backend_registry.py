@@ -19,6 +19,7 @@ from inference.backends.anthropic import AnthropicBackend
 from inference.backends.base import Backend
 from inference.backends.http import Client, Timeouts
 from inference.backends.openai import OpenAIBackend
+from inference.backends.openai_responses import OpenAIResponsesBackend
 from inference.backends.simulator import SimulatorBackend
 from inference.credentials_vault import CredentialUnreadable
 from inference.models import Backend as BackendRow
@@ -31,7 +32,8 @@ class BackendMisconfigured(Exception):
 
 
 def _openai(row: BackendRow) -> Backend:
-    return OpenAIBackend(
+    speaks = OpenAIResponsesBackend if row.options.get("api") == "responses" else OpenAIBackend
+    return speaks(
         client,
         name=row.name,
         base_url=base_url_of(row),

@@ -38,7 +38,13 @@ PRICES = {
 UNNAMED_PRICES = {"request_price_picousd": 0, "image_price_picousd": 0}
 MAX_LENGTH = 2**31 - 1
 DEFAULT_OUTPUT_LENGTH = 4096
-BACKEND_OPTIONS = {"openai": {"server", "lacks"}, "anthropic": {"thinking", "lacks"}, "simulator": set()}
+BACKEND_OPTIONS = {
+    "openai": {"server", "api", "lacks"},
+    "anthropic": {"thinking", "lacks"},
+    "simulator": set(),
+}
+# Which of its two an `openai` backend is asked through.
+APIS = ("chat", "responses")
 
 
 def save_backend(
@@ -220,6 +226,8 @@ def _checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidRequest(f"A backend of this kind has no option {unknown[0]!r}.", param="options")
     if options.get("server", "other") not in SERVERS:
         raise InvalidRequest(f"The server must be one of {', '.join(SERVERS)}.", param="options")
+    if options.get("api", "chat") not in APIS:
+        raise InvalidRequest(f"The api must be one of {', '.join(APIS)}.", param="options")
     if options.get("thinking", "budget") not in ("budget", "adaptive"):
         raise InvalidRequest("thinking must be budget or adaptive.", param="options")
     lacks = options.get("lacks", [])

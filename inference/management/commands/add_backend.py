@@ -27,6 +27,7 @@ class Command(OperatorCommand):
         # The key itself on a command line would be in the history and in the list of processes.
         parser.add_argument("--api-key-env", metavar="VAR", help="the environment variable with the API key")
         parser.add_argument("--server", choices=list(SERVERS), help="what an openai backend really is")
+        parser.add_argument("--api", choices=services.APIS, help="what an openai backend is asked through")
 
     def perform(
         self,
@@ -36,10 +37,13 @@ class Command(OperatorCommand):
         base_url: str | None,
         api_key_env: str | None,
         server: str | None,
+        api: str | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         if server and kind != Backend.Kind.OPENAI:
             raise CommandError("--server is for backends of the kind openai.")
+        if api and kind != Backend.Kind.OPENAI:
+            raise CommandError("--api is for backends of the kind openai.")
         existing = Backend.objects.filter(name=name).first()
         if base_url is None and existing and existing.kind == kind:
             base_url = existing.base_url
@@ -49,12 +53,13 @@ class Command(OperatorCommand):
             if api_key_env is None and os.environ.get(DEFAULT_KEY_VARIABLE):
                 api_key_env = DEFAULT_KEY_VARIABLE
         kept = existing.options if existing and existing.kind == kind else {}
+        named = {key: value for key, value in (("server", server), ("api", api)) if value}
         backend, is_new = services.save_backend(
             name=name,
             kind=kind,
             base_url=base_url or "",
             credential=self._credential(api_key_env),
-            options={**kept, "server": server} if server else kept,
+            options={**kept, **named},
             actor=Actor.command("add_backend"),
         )
         return {
