@@ -1,4 +1,4 @@
-"""A model on a backend that speaks Responses natively, asked in both dialects. The gateway is its upstream."""
+"""A model on a backend that speaks Responses natively, asked in both dialects through the gateway itself."""
 
 from __future__ import annotations
 
