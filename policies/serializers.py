@@ -44,7 +44,9 @@ class MaybeText(serializers.CharField):
     """A JSON string that may be empty, kept as it was sent."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(trim_whitespace=False, allow_blank=True, **options)
+        # For the document's readers: the parser refuses NUL before.
+        no_nul = RegexValidator(r"^[^\x00]*$", "This must not hold a NUL character.")
+        super().__init__(trim_whitespace=False, allow_blank=True, validators=[no_nul], **options)
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
