@@ -41,6 +41,8 @@ class OpenAIBackend:
         self._headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
+        if not self._server.keeps_connections:
+            self._headers["Connection"] = "close"
 
     def __repr__(self) -> str:
         return f"<OpenAIBackend {self._name}>"

@@ -53,6 +53,9 @@ class Server:
     has_template_switch: bool = False
     has_continuous_usage: bool = False
     has_effort: bool = True
+    # Whether a connection can be used again after a stream. One that is closed without a word, just as the
+    # next request goes out on it, is a request whose outcome nobody knows.
+    keeps_connections: bool = True
     # Hints: fields that it knows and that change no answer.
     hints: frozenset[str] = frozenset()
 
@@ -82,6 +85,7 @@ SERVERS = {
         reasoning_field="reasoning_content",
         has_template_switch=True,
         has_effort=False,
+        keeps_connections=False,
     ),
     "ollama": Server(
         lacks=_NOWHERE

@@ -72,6 +72,23 @@ def test_it_works(running: LocalModel) -> None:
 
 
 @NEEDS_THE_EXTRA
+def test_one_request_after_another_is_answered(running: LocalModel) -> None:
+    # This server ends its connections after a stream without saying so.
+    async def generate() -> None:
+        async with Client() as client:
+            backend = OpenAIBackend(
+                client, name="local", base_url=parse_base_url(running.base_url), server="llama.cpp"
+            )
+            turn = Turn(role="user", content=(TextPart("Say hi."),))
+            prompt = Prompt(model=local_model.MODEL_ID, turns=(turn,), output_bound=2)
+            for _ in range(20):
+                events = backend.generate(prompt, model=local_model.MODEL_ID, dispatch=nothing_to_mark)
+                assert [event async for event in events]
+
+    async_to_sync(generate)()
+
+
+@NEEDS_THE_EXTRA
 def test_the_bound_is_kept(running: LocalModel) -> None:
     events = ask(running.base_url, "Write a long story about a river and a bridge.")
 
