@@ -101,7 +101,12 @@ SERVERS = {
             "reasoning_max_tokens",
         },
     ),
-    "other": Server(lacks=_NOWHERE | {"reasoning_max_tokens"}, hints=frozenset({"prompt_cache_key", "user"})),
+    # Somebody's: it may be one of those that close without a word, so it is asked on a new connection.
+    "other": Server(
+        lacks=_NOWHERE | {"reasoning_max_tokens"},
+        hints=frozenset({"prompt_cache_key", "user"}),
+        keeps_connections=False,
+    ),
 }
 
 

@@ -282,7 +282,7 @@ def test_no_cookie_no_environment_and_no_other_header_goes_out(monkeypatch: Any)
     assert len(sent) == 4
     for headers in sent:
         own = headers.keys() - common
-        assert own in ({"authorization"}, {"x-api-key", "anthropic-version"})
+        assert own in ({"authorization", "connection"}, {"x-api-key", "anthropic-version"})
         assert CREDENTIAL in headers.get("authorization", headers.get("x-api-key", ""))
         assert headers["accept-encoding"] == "identity"
 
