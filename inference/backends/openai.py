@@ -9,7 +9,7 @@ from inference.backends.base import Dispatch
 from inference.backends.credentials import checked_credential
 from inference.backends.http import Client, Request, bounded_stream_bytes, converse, encoded
 from inference.backends.openai_chunks import ChatReader
-from inference.backends.openai_request import SERVERS, chat_body
+from inference.backends.openai_request import SERVERS, chat_body, headers_for
 from inference.backends.usage import Alert, log_alert
 from inference.events import Event, Prompt
 
@@ -38,11 +38,7 @@ class OpenAIBackend:
         self._url = f"{base_url}/chat/completions"
         self._credential = checked_credential(api_key)
         self._alert = alert or log_alert(name)
-        self._headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        if not self._server.keeps_connections:
-            self._headers["Connection"] = "close"
+        self._headers = headers_for(self._server, api_key)
 
     def __repr__(self) -> str:
         return f"<OpenAIBackend {self._name}>"

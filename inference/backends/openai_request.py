@@ -110,6 +110,16 @@ SERVERS = {
 }
 
 
+def headers_for(server: Server, api_key: str) -> dict[str, str]:
+    """All that goes out beside the body, whichever of its two interfaces the server is asked on."""
+    headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    if not server.keeps_connections:
+        headers["Connection"] = "close"
+    return headers
+
+
 def chat_body(prompt: Prompt, *, model: str, server: Server) -> dict[str, Any]:
     sampling = prompt.sampling
     body: dict[str, Any] = {

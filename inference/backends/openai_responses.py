@@ -8,7 +8,7 @@ from inference.backends.addresses import BaseUrl
 from inference.backends.base import Dispatch
 from inference.backends.credentials import checked_credential
 from inference.backends.http import Client, Request, bounded_stream_bytes, converse, encoded
-from inference.backends.openai_request import SERVERS
+from inference.backends.openai_request import SERVERS, headers_for
 from inference.backends.responses_events import ResponsesReader
 from inference.backends.responses_request import CUT_SILENTLY, LACKS, LACKS_OF_SERVER, responses_body
 from inference.backends.usage import Alert, log_alert
@@ -37,11 +37,7 @@ class OpenAIResponsesBackend:
         self._url = f"{base_url}/responses"
         self._credential = checked_credential(api_key)
         self._alert = alert or log_alert(name)
-        self._headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        if not self._server.keeps_connections:
-            self._headers["Connection"] = "close"
+        self._headers = headers_for(self._server, api_key)
 
     def __repr__(self) -> str:
         return f"<OpenAIResponsesBackend {self._name}>"
