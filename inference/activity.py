@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from billing.operations import Outcome, State
 from gateway_site.api import request_id
@@ -21,6 +22,19 @@ from organization.models import ProjectKey
 
 # What nginx calls it: the client left before it had its answer.
 CLIENT_CLOSED_REQUEST = 499
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One deployment that was asked."""
+
+    deployment: str
+    began: float
+    ended: float | None = None
+    code: str = ""
+
+    def end(self, code: str = "") -> None:
+        self.ended, self.code = time.monotonic(), code
 
 
 @dataclass(slots=True)
@@ -37,14 +51,16 @@ class Trace:
     status: int = ApiError.status
     code: str = ApiError.code
     deployment: str = ""
-    attempts: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
     first_token: float | None = None
     usage: Usage | None = None
     cost_nanousd: int | None = None
 
-    def begin_attempt(self, deployment: str) -> None:
-        self.attempts += 1
+    def begin_attempt(self, deployment: str) -> Attempt:
+        attempt = Attempt(deployment, time.monotonic())
+        self.attempts.append(attempt)
         self.deployment = deployment
+        return attempt
 
     def succeed(self) -> None:
         self.status, self.code = 200, ""
@@ -67,6 +83,7 @@ class Trace:
         return Activity(
             id=self.id,
             created_at=self.created_at,
+            ended_at=self.created_at + timedelta(seconds=(self.ended or time.monotonic()) - self.started),
             organization_id=self.key.project.organization_id,
             project_id=self.key.project_id,
             api_key_id=self.key.pk,
@@ -83,8 +100,19 @@ class Trace:
             cost_nanousd=self.cost_nanousd,
             first_token_ms=None if self.first_token is None else self._milliseconds(self.first_token),
             total_ms=self._milliseconds(self.ended or time.monotonic()),
-            attempts=self.attempts,
+            attempts=len(self.attempts),
+            attempt_log=[self._logged(attempt) for attempt in self.attempts],
         )
+
+    def _logged(self, attempt: Attempt) -> dict[str, Any]:
+        # One that was cut short, by the client or by the deadline, ended with its request.
+        ended = attempt.ended or self.ended or time.monotonic()
+        return {
+            "deployment": attempt.deployment,
+            "began_ms": self._milliseconds(attempt.began),
+            "ended_ms": self._milliseconds(ended),
+            "code": attempt.code if attempt.ended else self.code,
+        }
 
     def _milliseconds(self, moment: float) -> int:
         return max(0, round((moment - self.started) * 1000))

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import connection, transaction
 
+from gateway_site.api.daily_sums import DailySums
 from gateway_site.api.row_writer import RowWriter
 from inference.activity import Trace
-from inference.models import Activity
+from inference.models import Activity, DailyActivity
+
+# The longest that a first token may take to be counted in each column of DailyActivity; later, in the last.
+FIRST_TOKEN_MS = (100, 250, 500, 1000, 2500, 5000)
+daily = DailySums(
+    DailyActivity,
+    cell=("day", "organization", "project", "api_key", "model"),
+    sums=(
+        "requests",
+        "refused",
+        "failed",
+        "prompt_tokens",
+        "completion_tokens",
+        *(f"first_token_{limit}_ms" for limit in FIRST_TOKEN_MS),
+        "first_token_later",
+    ),
+)
 
 
 def note(trace: Trace) -> None:
@@ -20,16 +39,35 @@ def note(trace: Trace) -> None:
 
 def _insert(rows: Sequence[Activity]) -> None:
     # Not bulk_create: it puts the statement together inside the transaction, and on SQLite the ledger waits
-    # for that. A row may be there already, if the connection broke after it was committed.
+    # for that.
     fields = Activity._meta.local_concrete_fields
     columns = ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
     places = ", ".join(["%s"] * len(fields))
     statement = f"INSERT INTO {Activity._meta.db_table} ({columns}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
-    values = [
-        [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields] for row in rows
-    ]
+    values = {
+        row.pk: [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]
+        for row in rows
+    }
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.executemany(statement, values)
+        # A row is there already if the connection broke after it was committed; then it is counted as well.
+        known = set(Activity.objects.filter(pk__in=values).values_list("pk", flat=True))
+        cursor.executemany(statement, list(values.values()))
+        daily.add(_gains([row for row in rows if row.pk not in known]))
+
+
+def _gains(rows: Sequence[Activity]) -> dict[tuple[Any, ...], list[int]]:
+    found: defaultdict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(daily.sums))
+    for row in rows:
+        sums = found[row.ended_at.date(), row.organization_id, row.project_id, row.api_key_id, row.model]
+        sums[0] += 1
+        sums[1] += 400 <= row.status < 500
+        sums[2] += row.status >= 500
+        sums[3] += row.prompt_tokens or 0
+        sums[4] += row.completion_tokens or 0
+        if row.first_token_ms is not None:
+            slower = sum(row.first_token_ms > limit for limit in FIRST_TOKEN_MS)
+            sums[5 + slower] += 1
+    return found
 
 
 writer: RowWriter[Trace] = RowWriter("activity", _insert)

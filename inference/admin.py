@@ -179,9 +179,9 @@ class PassedCheckAdmin(ModelAdmin):
 class ActivityAdmin(ReadOnlyAdmin):
     """What became of each request."""
 
-    list_display = ["created_at", "organization", "model", "deployment", "status", "code", "total_ms"]
+    list_display = ["ended_at", "organization", "model", "deployment", "status", "code", "total_ms"]
     list_filter = ["status", "endpoint"]
     list_select_related = ["organization"]
     search_fields = ["id__exact"]
-    ordering = ["-created_at"]
+    ordering = ["-ended_at"]
     paginator = ShortPaginator

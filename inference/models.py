@@ -145,6 +145,8 @@ class Activity(models.Model):
     # The request's X-Request-ID, and the id of its reservation where it came that far.
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     created_at = models.DateTimeField()
+    # Lists are in this order: a request is news when it ends, which may be minutes after it came.
+    ended_at = models.DateTimeField()
     organization = models.ForeignKey(
         Organization, models.PROTECT, related_name="+", db_constraint=False, db_index=False
     )
@@ -169,14 +171,70 @@ class Activity(models.Model):
     first_token_ms = models.PositiveIntegerField(null=True)
     total_ms = models.PositiveIntegerField()
     attempts = models.PositiveSmallIntegerField(default=0)
+    # Who was asked, one after another: {"deployment", "began_ms", "ended_ms", "code"}, with an empty code for
+    # the one that answered.
+    attempt_log = models.JSONField(default=list)
 
     class Meta:
-        verbose_name_plural = "activity"
+        verbose_name = "request"
         indexes = [
-            # For the console's list, newest first, of all and of one organization.
-            models.Index(name="activity_newest", fields=["-created_at"]),
-            models.Index(name="activity_of_organization", fields=["organization", "-created_at"]),
+            # For the console's list, newest first: of all, and by each of its filters.
+            models.Index(name="activity_newest", fields=["-ended_at"]),
+            models.Index(name="activity_of_organization", fields=["organization", "-ended_at"]),
+            models.Index(name="activity_of_project", fields=["project", "-ended_at"]),
+            models.Index(name="activity_of_model", fields=["model", "-ended_at"]),
+            # Few, and what people look for; also for the overview's latest failures.
+            models.Index(name="activity_failed", fields=["-ended_at"], condition=Q(status__gte=400)),
         ]
 
     def __str__(self) -> str:
         return str(self.pk)
+
+
+class DailyActivity(models.Model):
+    """
+    What one key asked of one model on one UTC day, by the day on which the requests ended.
+
+    Added to in the transaction that inserts the rows themselves, so it is their sum at every moment; the
+    overview reads this and never the rows.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    day = models.DateField()
+    organization = models.ForeignKey(
+        Organization, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    project = models.ForeignKey(
+        Project, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    api_key = models.ForeignKey(
+        ProjectKey, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    model = models.CharField(max_length=MODEL_ID_LENGTH)
+    requests = models.BigIntegerField()
+    # Answered with 4xx: the client's own, or refused to it.
+    refused = models.BigIntegerField()
+    # Answered with 5xx: ours, or a backend's.
+    failed = models.BigIntegerField()
+    prompt_tokens = models.BigIntegerField()
+    completion_tokens = models.BigIntegerField()
+    # How many requests had their first token within a time, and not within the shorter one before it.
+    first_token_100_ms = models.BigIntegerField()
+    first_token_250_ms = models.BigIntegerField()
+    first_token_500_ms = models.BigIntegerField()
+    first_token_1000_ms = models.BigIntegerField()
+    first_token_2500_ms = models.BigIntegerField()
+    first_token_5000_ms = models.BigIntegerField()
+    first_token_later = models.BigIntegerField()
+
+    class Meta:
+        verbose_name_plural = "daily activity"
+        constraints = [
+            # Also the index of the overview: the days of all organizations, in order.
+            models.UniqueConstraint(
+                name="daily_activity_unique", fields=["day", "organization", "project", "api_key", "model"]
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model} on {self.day}"

@@ -110,14 +110,16 @@ class Generation:
         last = self._admission.targets[-1]
         for target in self._admission.targets:
             self._target = target
-            self._trace.begin_attempt(target.name)
+            attempt = self._trace.begin_attempt(target.name)
             try:
                 async with aclosing(self._from(target)) as events:
                     async for event in events:
                         yield event
+                attempt.end()
                 deployments.note_success(target)
                 return
             except (BackendError, UnsupportedOption) as error:
+                attempt.end(error.code)
                 is_free = isinstance(error, UnsupportedOption) or error.is_free
                 if is_free and not self._meter.has_output:
                     self._may_owe = False

@@ -255,3 +255,24 @@ class Verdict(models.Model):
 
     def __str__(self) -> str:
         return f"{self.outcome} by {self.judge}"
+
+
+class DailyVerdicts(models.Model):
+    """How the verdicts of one version on one UTC day came out. Outlives the verdicts, which are pruned."""
+
+    id = models.BigAutoField(primary_key=True)
+    day = models.DateField()
+    version = models.ForeignKey(PolicyVersion, models.PROTECT, related_name="daily_verdicts")
+    matches = models.BigIntegerField(default=0)
+    no_matches = models.BigIntegerField(default=0)
+    inconclusive = models.BigIntegerField(default=0)
+
+    class Meta:
+        verbose_name_plural = "daily verdicts"
+        constraints = [
+            # Also the index of the overview.
+            models.UniqueConstraint(name="daily_verdicts_unique", fields=["day", "version"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"verdicts of {self.version_id} on {self.day}"

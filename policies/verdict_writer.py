@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 
+from gateway_site.api.daily_sums import DailySums
 from gateway_site.api.row_writer import Noted, RowWriter
-from policies.models import Verdict
+from policies.models import DailyVerdicts, Outcome, Verdict
 
 logger = logging.getLogger(__name__)
 
 
+# In the order of the sums below.
+OUTCOMES = (Outcome.MATCH, Outcome.NO_MATCH, Outcome.INCONCLUSIVE)
+daily = DailySums(DailyVerdicts, cell=("day", "version"), sums=("matches", "no_matches", "inconclusive"))
+
+
 def _insert(rows: Sequence[Verdict]) -> None:
     try:
-        Verdict.objects.bulk_create(rows)
+        with transaction.atomic():
+            Verdict.objects.bulk_create(rows)
+            _add_to_days(rows)
     except IntegrityError:
         # One of them will never be taken, and all others would wait behind it.
         for row in rows:
@@ -24,9 +34,18 @@ def _insert(rows: Sequence[Verdict]) -> None:
 
 def _insert_alone(row: Verdict) -> None:
     try:
-        row.save(force_insert=True)
+        with transaction.atomic():
+            row.save(force_insert=True)
+            _add_to_days([row])
     except IntegrityError:
         logger.exception("a verdict was refused by the database and is lost")
+
+
+def _add_to_days(rows: Sequence[Verdict]) -> None:
+    counts: defaultdict[tuple[Any, Any], list[int]] = defaultdict(lambda: [0] * len(OUTCOMES))
+    for row in rows:
+        counts[row.occurred_at.date(), row.version_id][OUTCOMES.index(Outcome(row.outcome))] += 1
+    daily.add(counts)
 
 
 writer: RowWriter[Noted] = RowWriter("verdicts", _insert, max_waiting=50_000)

@@ -5,6 +5,7 @@ All amounts are whole nano-USD. Every rule that must hold is a constraint here, 
 """
 
 from billing.models.accounts import Account, CapPeriod, CreditGrant, KeyMeter, SpendingCap
+from billing.models.audits import LedgerAudit
 from billing.models.costs import CostLine, DailyCost, UnrolledCost
 from billing.models.reservations import Reservation
 
@@ -15,6 +16,7 @@ __all__ = [
     "CreditGrant",
     "DailyCost",
     "KeyMeter",
+    "LedgerAudit",
     "Reservation",
     "SpendingCap",
     "UnrolledCost",
