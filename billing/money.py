@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 NANO_DIGITS = 9
 PICO_DIGITS = 12
 PICO_IN_A_NANO = 1_000
+NANO_IN_A_CENT = 10_000_000
 # What a signed 64-bit column holds: 9.2 billion dollars.
 MAX_NANOUSD = 2**63 - 1
 # More of anything than one request can have; keeps a backend's nonsense out of the arithmetic.
@@ -162,6 +163,15 @@ def parse_price(text: str) -> int:
 def usd(nanousd: int) -> str:
     """Nano-USD as a plain decimal string: no exponent, no trailing zeros, `"0"` for nothing."""
     return _print(nanousd, NANO_DIGITS)
+
+
+def short_usd(nanousd: int) -> str:
+    """Nano-USD for a glance, `$1,234.50`, rounded to cents; below a cent, exact. Never for a computation."""
+    sign, amount = ("-" if nanousd < 0 else ""), abs(nanousd)
+    if 0 < amount < NANO_IN_A_CENT:
+        return f"{sign}${usd(amount)}"
+    dollars, cents = divmod((amount + NANO_IN_A_CENT // 2) // NANO_IN_A_CENT, 100)
+    return f"{sign}${dollars:,}.{cents:02}"
 
 
 def price_text(picousd: int) -> str:

@@ -14,6 +14,7 @@ from billing.money import (
     parse_price,
     parse_usd,
     price_text,
+    short_usd,
     split,
     usd,
 )
@@ -164,3 +165,20 @@ def test_quantities_and_prices_are_whole_numbers(value: object) -> None:
 def test_more_cached_than_prompted_is_refused() -> None:
     with pytest.raises(ValueError, match="cached"):
         Quantities(prompt=1, cached=2)
+
+
+@pytest.mark.parametrize(
+    ("nanousd", "shown"),
+    [
+        (0, "$0.00"),
+        (1, "$0.000000001"),
+        (9_999_999, "$0.009999999"),
+        (10_000_000, "$0.01"),
+        (14_999_999, "$0.01"),
+        (15_000_000, "$0.02"),
+        (999_995_000_000, "$1,000.00"),
+        (-1_234_500_000_000, "-$1,234.50"),
+    ],
+)
+def test_an_amount_for_a_glance(nanousd: int, shown: str) -> None:
+    assert short_usd(nanousd) == shown
