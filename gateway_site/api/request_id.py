@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import uuid
+from collections import deque
 from contextvars import ContextVar
 from typing import Any
 
 _current: ContextVar[str] = ContextVar("request_id", default="")
 
+# Ids made of one reading of the system's random source: one for each request costs four times as much.
+IDS_AT_ONCE = 256
+_fresh: deque[uuid.UUID] = deque()
+
 
 def current() -> str:
     """The id of the request being served, or "" outside of one."""
     return _current.get()
+
+
+def new() -> uuid.UUID:
+    """A random id. As good as `uuid4`, whose bytes these are."""
+    try:
+        return _fresh.popleft()
+    except IndexError:
+        block = os.urandom(16 * IDS_AT_ONCE)
+        _fresh.extend(
+            uuid.UUID(bytes=block[start : start + 16], version=4) for start in range(0, len(block), 16)
+        )
+        return _fresh.popleft()
+
+
+def _forget() -> None:
+    _fresh.clear()
+
+
+# Two processes that are one process's children must not give the same ids.
+os.register_at_fork(after_in_child=_forget)
 
 
 class RequestIdMiddleware:
@@ -28,7 +54,7 @@ class RequestIdMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        identifier = str(uuid.uuid4())
+        identifier = str(new())
         _current.set(identifier)
         path = scope["path"]
 
