@@ -20,7 +20,7 @@ from billing.ledger import get_ledger
 from billing.operations import Outcome
 from gateway_site.api.errors import ApiError, BackendError, ProviderRejected, UnsupportedOption
 from inference import deployments
-from inference.activity import Trace
+from inference.activity import Attempt, Trace
 from inference.admission import Admission
 from inference.backends.http_failures import OptionNotImplemented
 from inference.backends.usage import log_alert
@@ -69,16 +69,38 @@ class Generation:
             await self._end(is_complete=False)
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """What the backend says, and its usage as it was settled, last."""
+        """
+        What the backend says, and its usage as it was settled, last.
+
+        The events are those of the first target that has any; another is asked only if nothing can be owed.
+        All in one generator: each around another would cost every event as much as it costs to read it.
+        """
+        meter, trace = self._meter, self._trace
         is_complete = False
         try:
-            async with aclosing(self._from_targets()) as events:
-                async for event in events:
-                    yield event
-            is_complete = True
+            for target in self._admission.targets:
+                attempt = self._begin(target)
+                try:
+                    async with aclosing(self._said_by(target)) as events:
+                        async for event in events:
+                            if type(event) is Usage:
+                                meter.report(event)
+                                continue
+                            meter.note(event)
+                            if trace.first_token is None:
+                                trace.first_token = time.monotonic()
+                            yield event
+                except (BackendError, UnsupportedOption) as error:
+                    attempt.end(error.code)
+                    self._go_on_after(error, target)
+                else:
+                    attempt.end()
+                    deployments.note_success(target)
+                    is_complete = True
+                    break
         finally:
             await self._end(is_complete)
-        usage = self._meter.usage()
+        usage = meter.usage()
         if usage is not None:
             yield usage
 
@@ -105,43 +127,23 @@ class Generation:
 
     # --- the backends --------------------------------------------------------------------------------
 
-    async def _from_targets(self) -> AsyncGenerator[Event, None]:
-        """The events of the first target that has any. Another is asked only if nothing can be owed."""
-        last = self._admission.targets[-1]
-        for target in self._admission.targets:
-            self._target = target
-            attempt = self._trace.begin_attempt(target.name)
-            try:
-                async with aclosing(self._from(target)) as events:
-                    async for event in events:
-                        yield event
-                attempt.end()
-                deployments.note_success(target)
-                return
-            except (BackendError, UnsupportedOption) as error:
-                attempt.end(error.code)
-                is_free = isinstance(error, UnsupportedOption) or error.is_free
-                if is_free and not self._meter.has_output:
-                    self._may_owe = False
-                if not isinstance(error, CLIENTS_OWN):
-                    deployments.note_failure(target)
-                if target is last or not self._may_try_another(error):
-                    raise
-                logger.info("%s: %s; asking another deployment", target.name, error.code)
+    def _begin(self, target: Target) -> Attempt:
+        self._target = target
+        return self._trace.begin_attempt(target.name)
 
-    async def _from(self, target: Target) -> AsyncGenerator[Event, None]:
-        meter, trace = self._meter, self._trace
-        prompt = self._admission.prompt
-        backend = target.backend
-        async with aclosing(backend.generate(prompt, model=target.model, dispatch=self._dispatch)) as events:
-            async for event in events:
-                if type(event) is Usage:
-                    meter.report(event)
-                    continue
-                meter.note(event)
-                if trace.first_token is None:
-                    trace.first_token = time.monotonic()
-                yield event
+    def _said_by(self, target: Target) -> AsyncGenerator[Event, None]:
+        return target.backend.generate(self._admission.prompt, model=target.model, dispatch=self._dispatch)
+
+    def _go_on_after(self, error: BackendError | UnsupportedOption, target: Target) -> None:
+        """Raise the error again, unless another target may be asked."""
+        is_free = isinstance(error, UnsupportedOption) or error.is_free
+        if is_free and not self._meter.has_output:
+            self._may_owe = False
+        if not isinstance(error, CLIENTS_OWN):
+            deployments.note_failure(target)
+        if target is self._admission.targets[-1] or not self._may_try_another(error):
+            raise error
+        logger.info("%s: %s; asking another deployment", target.name, error.code)
 
     async def _dispatch(self) -> None:
         if not self._is_dispatched:
