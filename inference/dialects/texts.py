@@ -21,30 +21,34 @@ def texts_of(prompt: Prompt) -> Iterator[str]:
     It walks whatever is there and leaves out by name, so that a field added to a Turn is judged before
     anyone thinks of it. A `data:` image is no text.
     """
+    texts: list[str] = []
     for field in ("turns", "tools", "functions", "tool_choice", "function_call", "answer_format"):
-        yield from _leaves(getattr(prompt, field))
-    yield from _leaves(prompt.prediction)
-    yield from _leaves(prompt.web_search_options)
-    yield from _leaves(prompt.sampling.stop)
+        _gather(getattr(prompt, field), texts)
+    _gather(prompt.prediction, texts)
+    _gather(prompt.web_search_options, texts)
+    _gather(prompt.sampling.stop, texts)
+    yield from texts
 
 
-def _leaves(node: Any) -> Iterator[str]:
+def _gather(node: Any, texts: list[str]) -> None:
     if isinstance(node, str):
-        yield node
+        texts.append(node)
         return
     for child in _children(node):
-        yield from _leaves(child)
+        # Most are one of these two. Asked here, a plain message costs a fifth.
+        if type(child) is str:
+            texts.append(child)
+        elif child is not None:
+            _gather(child, texts)
 
 
 def _children(node: Any) -> Iterable[Any]:
-    match node:
-        case ImagePart(url=url, extra=extra):
-            return (extra,) if url[:5].lower() == "data:" else (url, extra)
-        case Struct():
-            return [getattr(node, name) for name in node.__struct_fields__ if name not in _OUR_WORDS]
-        case Mapping():
-            return [*node.keys(), *node.values()]
-        case tuple() | list():
-            return node
-        case _:
-            return ()
+    if isinstance(node, tuple | list):
+        return node
+    if isinstance(node, ImagePart):
+        return (node.extra,) if node.url[:5].lower() == "data:" else (node.url, node.extra)
+    if isinstance(node, Struct):
+        return [getattr(node, name) for name in node.__struct_fields__ if name not in _OUR_WORDS]
+    if isinstance(node, Mapping):
+        return [*node.keys(), *node.values()]
+    return ()
