@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from billing.snapshot import (
     AccountRow,
@@ -27,7 +29,18 @@ from billing.snapshot import (
     add_reservation,
 )
 
-# A list travels as one JSON value, so that the statement's text does not depend on its length.
+
+def column(place: int) -> str:
+    """What stands at this place in a `row` of json_each."""
+    return f"json_extract(row.value, '$[{place}]')"
+
+
+def columns(count: int) -> str:
+    return ", ".join(map(column, range(count)))
+
+
+# A list travels as one JSON value, so that the statement's text does not depend on its length. So do the rows
+# of a request: each statement gives up the interpreter's lock, which a busy event loop is slow to return.
 READ_ACCOUNTS = """
 SELECT organization_id, granted_nanousd, held_nanousd, settled_nanousd
 FROM billing_account WHERE organization_id IN (SELECT value FROM json_each(?))
@@ -84,11 +97,12 @@ INSERT INTO billing_keymeter (api_key_id, live_holds, window_starts_at, window_r
 VALUES (?, ?, ?, ?) ON CONFLICT (api_key_id) DO UPDATE SET live_holds = excluded.live_holds,
     window_starts_at = excluded.window_starts_at, window_requests = excluded.window_requests
 """
-WRITE_RESOLVED = """
-UPDATE billing_reservation SET state = ?, basis = ?, charged_nanousd = ?, operator_loss_nanousd = ?,
-    unknown_at = coalesce(?, unknown_at), resolved_at = ?
-WHERE id = ?
-"""
+WRITE_RESOLVED = f"""
+UPDATE billing_reservation SET state = {column(1)}, basis = {column(2)}, charged_nanousd = {column(3)},
+    operator_loss_nanousd = {column(4)}, unknown_at = coalesce({column(5)}, unknown_at),
+    resolved_at = {column(6)}
+FROM json_each(?) AS row WHERE billing_reservation.id = {column(0)}
+"""  # noqa: S608
 # A lease never outlives the request's deadline by more than one lease, however long the heart beats.
 WRITE_HEARTBEAT = """
 UPDATE billing_reservation
@@ -100,23 +114,23 @@ WHERE id = ? AND state = 'held'
 WRITE_DISPATCHED = """
 UPDATE billing_reservation SET dispatched_at = coalesce(dispatched_at, ?) WHERE id = ? AND state = 'held'
 """
-CREATE_RESERVATIONS = """
+CREATE_RESERVATIONS = f"""
 INSERT INTO billing_reservation (
     id, organization_id, project_id, api_key_id, model, choices, prompt_price_picousd, cached_price_picousd,
     completion_price_picousd, image_price_picousd, request_price_picousd, reserved_nanousd, dispatched_at,
     deadline_at, state, basis, operator_loss_nanousd, admitted_at, lease_expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'held', '', 0, ?, ?)
-"""
-CREATE_LINES = """
+SELECT {columns(14)}, 'held', '', 0, {column(14)}, {column(15)} FROM json_each(?) AS row
+"""  # noqa: S608
+CREATE_LINES = f"""
 INSERT INTO billing_costline
     (reservation_id, organization_id, project_id, api_key_id, day, line_item, quantity, amount_nanousd)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-CREATE_UNROLLED = """
+SELECT {columns(8)} FROM json_each(?) AS row
+"""  # noqa: S608
+CREATE_UNROLLED = f"""
 INSERT INTO billing_unrolledcost
     (organization_id, project_id, api_key_id, day, line_item, quantity, amount_nanousd, lines)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
+SELECT {columns(8)} FROM json_each(?) AS row
+"""  # noqa: S608
 
 
 def stored(moment: datetime | None) -> str | None:
@@ -159,6 +173,10 @@ class SqliteStore:
     def _each(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
         cursor = sqlite3.Connection.cursor(self.connection)
         sqlite3.Cursor.executemany(cursor, statement, rows)
+
+    def _all_at_once(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            self._rows(statement, msgspec.json.encode(rows).decode())
 
     # --- reading -------------------------------------------------------------------------------------
 
@@ -235,25 +253,25 @@ class SqliteStore:
 
     def _write_reservations(self, changes: Changes) -> None:
         now = stored(changes.now)
-        self._each(
+        self._all_at_once(
             WRITE_RESOLVED,
-            (
+            [
                 (
+                    each.id,
                     each.state,
                     each.basis,
                     each.charged,
                     each.loss,
                     now if each.state == "unknown" else None,
                     None if each.state == "unknown" else now,
-                    each.id,
                 )
                 for each in changes.resolved.values()
-            ),
+            ],
         )
         lease = stored(changes.now + timedelta(seconds=changes.lease_seconds))
-        self._each(
+        self._all_at_once(
             CREATE_RESERVATIONS,
-            (
+            [
                 (
                     each.id,
                     each.organization_id,
@@ -273,13 +291,13 @@ class SqliteStore:
                     lease,
                 )
                 for each in changes.reservations
-            ),
+            ],
         )
 
     def _write_costs(self, changes: Changes) -> None:
-        self._each(
+        self._all_at_once(
             CREATE_LINES,
-            (
+            [
                 (
                     line.reservation_id,
                     line.organization_id,
@@ -291,14 +309,14 @@ class SqliteStore:
                     line.amount,
                 )
                 for line in changes.lines
-            ),
+            ],
         )
-        self._each(
+        self._all_at_once(
             CREATE_UNROLLED,
-            (
+            [
                 (organization, project, key, day.isoformat(), item, *sums)
                 for (organization, project, key, day, item), sums in changes.unrolled.items()
-            ),
+            ],
         )
 
     def _touch(self, changes: Changes) -> Written:
