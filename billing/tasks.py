@@ -6,6 +6,7 @@ import logging
 
 from celery import shared_task
 
+from billing.audits import audit_and_record
 from billing.rollup import roll_up
 from billing.sweeper import sweep
 
@@ -22,3 +23,10 @@ def roll_up_costs() -> None:
 @shared_task
 def sweep_reservations() -> None:
     sweep()
+
+
+@shared_task
+def audit_ledger() -> None:
+    broken = [finding.invariant.name for finding in audit_and_record() if finding.count]
+    if broken:
+        logger.error("the ledger's invariants are broken: %s", ", ".join(broken))

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from billing.invariants import audit
+from billing.audits import audit_and_record, described
 from gateway_site.api.commands import OperatorCommand
 
 
@@ -18,21 +18,12 @@ class Command(OperatorCommand):
             raise CommandError(f"{self.broken} invariants of the ledger are broken.", returncode=1)
 
     def perform(self, **options: Any) -> dict[str, Any]:
-        findings = audit()
+        findings = audit_and_record()
         self.broken = sum(1 for finding in findings if finding.count)
         return {
             "ok": not self.broken,
             "invariants": {finding.invariant.name: finding.count for finding in findings},
-            "broken": [
-                {
-                    "name": finding.invariant.name,
-                    "meaning": finding.invariant.meaning,
-                    "count": finding.count,
-                    "examples": finding.examples,
-                }
-                for finding in findings
-                if finding.count
-            ],
+            "broken": [described(finding) for finding in findings if finding.count],
         }
 
     def describe(self, outcome: dict[str, Any]) -> str:
