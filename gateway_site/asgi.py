@@ -17,6 +17,7 @@ from servestatic import ServeStaticASGI  # noqa: E402
 from gateway_site.api.edge import EdgeMiddleware  # noqa: E402
 from gateway_site.api.request_id import RequestIdMiddleware  # noqa: E402
 from gateway_site.lifespan import Lifespan  # noqa: E402
+from gateway_site.live_tail import sockets  # noqa: E402
 from inference import routing  # noqa: E402
 
 # Generation ahead of Django, whose middleware knows nothing of streams; everything else to Django.
@@ -25,4 +26,6 @@ gateway = EdgeMiddleware(routes)
 if settings.STATIC_ROOT.is_dir():
     # Files with hashed names, found once at start; every other path goes on to the gateway.
     gateway = ServeStaticASGI(gateway, root=str(settings.STATIC_ROOT), prefix="static")
-application = ProtocolTypeRouter({"http": RequestIdMiddleware(gateway), "lifespan": Lifespan()})
+application = ProtocolTypeRouter(
+    {"http": RequestIdMiddleware(gateway), "websocket": sockets, "lifespan": Lifespan()}
+)

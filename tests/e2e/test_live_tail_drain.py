@@ -1,0 +1,64 @@
+"""A server that is told to stop does not wait for those who watch."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.console.people import owner
+from tests.inference.chat_cast import Gateway, question
+from tests.live import LiveServer, live_server
+
+WATCHERS = 3
+
+
+async def watch_until_it_stops(running: LiveServer, cookie: str, key: str) -> tuple[list[Any], float]:
+    """What the watchers were closed with, and how long that took from the signal on."""
+    headers = {"Origin": running.address, "Cookie": f"sessionid={cookie}"}
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await session.ws_connect(
+                f"{running.address}/admin/tail/socket", headers={"Origin": running.address}
+            )
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await session.ws_connect(f"{running.address}/elsewhere", headers=headers)
+        sockets = [
+            await session.ws_connect(f"{running.address}/admin/tail/socket", headers=headers)
+            for _ in range(WATCHERS)
+        ]
+        bearer = {"Authorization": f"Bearer {key}"}
+        url = f"{running.address}/v1/chat/completions"
+        async with session.post(url, json=question("echo"), headers=bearer) as answer:
+            request_id = answer.headers["X-Request-ID"]
+        for socket in sockets:
+            async with asyncio.timeout(10):
+                while request_id not in (await socket.receive_str()):
+                    pass
+        told = time.monotonic()
+        running.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(10):
+            for socket in sockets:
+                while (await socket.receive()).type is aiohttp.WSMsgType.TEXT:
+                    pass
+        return [socket.close_code for socket in sockets], time.monotonic() - told
+
+
+@pytest.mark.parametrize("server", ["serve", "daphne"])
+def test_watchers_are_sent_away_at_once(
+    gateway: Gateway, process_environment: dict[str, str], server: str
+) -> None:
+    gateway.simulate("echo")
+    cookie = owner().cookies["sessionid"].value
+    with live_server(process_environment, server=server) as running:
+        codes, seconds = asyncio.run(watch_until_it_stops(running, cookie, gateway.value))
+
+        assert running.process.wait(5) is not None
+    assert seconds < 3
+    if server == "serve":
+        assert codes == [1012] * WATCHERS  # "service restart": the page comes again
+    assert "Traceback" not in "".join(running.output)
