@@ -14,6 +14,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from gateway_site import env
+from gateway_site.console_theme import UNFOLD as UNFOLD
 from gateway_site.embedded import load_or_create_secrets
 from gateway_site.logs import logging_settings
 
@@ -55,6 +56,11 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, for every ro
 GATEWAY_BODY_TIMEOUT_SECONDS = env.integer("GATEWAY_BODY_TIMEOUT_SECONDS", 30, minimum=1)
 GATEWAY_ADMIN_REQUESTS_PER_MINUTE = env.integer("GATEWAY_ADMIN_REQUESTS_PER_MINUTE", 600, minimum=1)
 GATEWAY_FAILED_LOGINS_PER_MINUTE = env.integer("GATEWAY_FAILED_LOGINS_PER_MINUTE", 60, minimum=1)
+# Wrong passwords for the console: in 5 minutes for one name from one address, in 5 minutes from one address
+# for whatever names, and in an hour for one name from wherever.
+GATEWAY_LOGIN_TRIES = env.integer("GATEWAY_LOGIN_TRIES", 5, minimum=1)
+GATEWAY_LOGIN_TRIES_PER_ADDRESS = env.integer("GATEWAY_LOGIN_TRIES_PER_ADDRESS", 30, minimum=1)
+GATEWAY_LOGIN_TRIES_PER_NAME = env.integer("GATEWAY_LOGIN_TRIES_PER_NAME", 100, minimum=1)
 GATEWAY_EXTENSIONS = env.boolean("GATEWAY_EXTENSIONS", True)
 
 # --- the ledger --------------------------------------------------------------------------------------
@@ -121,6 +127,7 @@ GATEWAY_VERDICT_DAYS = env.integer("GATEWAY_VERDICT_DAYS", 90, minimum=1)
 INSTALLED_APPS = [
     "daphne",  # first, so that it provides `runserver`
     "unfold",
+    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -213,6 +220,9 @@ RATELIMIT_USE_CACHE = "default"
 # The limiter knows neither Django's own Redis cache (W001) nor that one process may count for itself (E003).
 SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
 
+# Within a process only: the live tail's news come from the database, which all processes read.
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
 CELERY_BROKER_URL = env.secret("CELERY_BROKER_URL") or REDIS_URL or "filesystem://"
 # With no broker configured, `serve` runs the worker itself and messages are files.
 IS_BROKER_EMBEDDED = CELERY_BROKER_URL == "filesystem://"
@@ -246,6 +256,11 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
         "task": "inference.tasks.probe_backends",
         "schedule": timedelta(minutes=1),
         "options": {"expires": 60},
+    },
+    "audit-ledger": {
+        "task": "billing.tasks.audit_ledger",
+        "schedule": timedelta(hours=6),
+        "options": {"expires": 6 * 3600},
     },
     "sweep-reservations": {
         "task": "billing.tasks.sweep_reservations",
@@ -292,19 +307,6 @@ SPECTACULAR_SETTINGS = {
 STATIC_URL = "static/"
 STATIC_ROOT = Path(env.text("GATEWAY_STATIC_ROOT", str(GATEWAY_DATA_DIR / "static")))
 LOGIN_REDIRECT_URL = "admin:index"
-# In the page itself, so that there is no file to be missing.
-FAVICON = (
-    "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'>"
-    "<circle cx='4' cy='4' r='3' fill='%239333ea'/></svg>"
-)
-UNFOLD: dict[str, Any] = {
-    "SITE_TITLE": "Inference gateway",
-    "SITE_HEADER": "Inference gateway",
-    "SITE_SYMBOL": "hub",
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": FAVICON}],
-    "SHOW_HISTORY": False,
-    "SHOW_VIEW_ON_SITE": False,
-}
 AUTH_PASSWORD_VALIDATORS = [
     {
         "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
@@ -315,6 +317,10 @@ AUTH_PASSWORD_VALIDATORS = [
 # Behind a proxy that ends TLS; the embedded default is plain HTTP on loopback.
 GATEWAY_HTTPS = env.boolean("GATEWAY_HTTPS", False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = GATEWAY_HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+# How long a person stays logged in to the console.
+SESSION_COOKIE_AGE = 3600 * env.integer("GATEWAY_SESSION_HOURS", 12, minimum=1)
 SECURE_HSTS_SECONDS = 31_536_000 if GATEWAY_HTTPS else 0
 if GATEWAY_HTTPS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

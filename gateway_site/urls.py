@@ -6,7 +6,8 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
-from gateway_site import health
+from billing import costs_page
+from gateway_site import health, live_tail, login, playground
 from gateway_site.api import exception_handler
 
 urlpatterns = [
@@ -18,11 +19,18 @@ urlpatterns = [
     path("readyz", health.HealthView.as_view({"get": "ready"})),
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
     path("docs/", SpectacularSwaggerView.as_view(url_name="openapi"), name="docs"),
+    path("admin/costs/", admin.site.admin_view(costs_page.costs), name="costs"),
+    path("admin/costs.csv", admin.site.admin_view(costs_page.costs_csv), name="costs-csv"),
+    path("admin/playground/", include(playground.urls)),
+    path("admin/tail/", admin.site.admin_view(live_tail.page), name="live-tail"),
+    # Ahead of the console's own, which neither counts nor records.
+    path("admin/login/", login.log_in),
+    path("admin/logout/", login.log_out),
     path("admin/", admin.site.urls),
     # A route and not a handler, because DEBUG would put its own page before the handler.
     re_path(r"", exception_handler.not_found),
 ]
 handler400 = "gateway_site.api.exception_handler.bad_request"
-handler403 = "gateway_site.api.exception_handler.forbidden"
+handler403 = "gateway_site.login.forbidden"
 handler404 = "gateway_site.api.exception_handler.not_found"
 handler500 = "gateway_site.api.exception_handler.server_error"

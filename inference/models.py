@@ -177,6 +177,8 @@ class Activity(models.Model):
 
     class Meta:
         verbose_name = "request"
+        # Its requests are charged to a customer's project, so it is more than looking.
+        permissions = [("use_playground", "Can use the playground")]
         indexes = [
             # For the console's list, newest first: of all, and by each of its filters.
             models.Index(name="activity_newest", fields=["-ended_at"]),
@@ -185,6 +187,8 @@ class Activity(models.Model):
             models.Index(name="activity_of_model", fields=["model", "-ended_at"]),
             # Few, and what people look for; also for the overview's latest failures.
             models.Index(name="activity_failed", fields=["-ended_at"], condition=Q(status__gte=400)),
+            # Among those, what is not the client's own: fewer still, and lost there where many are refused.
+            models.Index(name="activity_server_failed", fields=["-ended_at"], condition=Q(status__gte=500)),
         ]
 
     def __str__(self) -> str:
