@@ -32,16 +32,7 @@ class DailySums:
     def add(self, gains: Mapping[Cell, Sequence[int]]) -> None:
         """What each cell gains, in the order of the sums."""
         # In one order, so that processes wait for each other and never in a circle.
-        rows = [
-            [
-                *(
-                    field.get_db_prep_save(each, connection)
-                    for field, each in zip(self._cell, cell, strict=True)
-                ),
-                *gain,
-            ]
-            for cell, gain in sorted(gains.items())
-        ]
+        rows = [[*self._prepared(cell), *gain] for cell, gain in sorted(gains.items())]
         with connection.cursor() as cursor:
             cursor.executemany(self._statement, rows)
 
