@@ -1,36 +1,93 @@
-"""The console's pages for backends, models and what became of requests."""
+"""The console's pages for backends and for the checks that organizations passed."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from gateway_site.api.console import ModelAdmin, ReadOnlyAdmin, ShortPaginator, TabularInline, display
-from inference import services
-from inference.admin_forms import BackendForm, DeploymentForm, ModelForm
-from inference.catalog import price_of
-from inference.models import Activity, Backend, CatalogModel, Deployment, PassedCheck
+from gateway_site.api.console import ActionForm, ModelAdmin, TextInput, confirmed, display
+from gateway_site.api.moments import moment
+
+# The other pages are registered by being imported.
+from inference import admin_models, services  # noqa: F401
+from inference.admin_activity import ActivityAdmin as ActivityAdmin
+from inference.admin_forms import BackendForm
+from inference.model_import import import_models
+from inference.models import Backend, CatalogModel, Deployment, PassedCheck
 from inference.probes import probe
 from organization.audit import Actor
+
+
+class ImportForm(ActionForm):
+    before_ids = forms.CharField(
+        label="Prefix",
+        required=False,
+        max_length=100,
+        widget=TextInput(attrs={"autocomplete": "off"}),
+        help_text="Before each id here, such as acme/. Empty: as the backend names them.",
+    )
+
+
+def only_here(backend: Backend) -> QuerySet[CatalogModel]:
+    """Models that are served and have no other place that is switched on."""
+    live = Deployment.objects.filter(is_enabled=True, backend__is_enabled=True, model=OuterRef("pk"))
+    return CatalogModel.objects.filter(
+        Exists(live.filter(backend=backend)), ~Exists(live.exclude(backend=backend)), is_enabled=True
+    )
+
+
+def tell(backend: Backend, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    alone = list(only_here(backend).values_list("pk", flat=True)[:6])
+    shown = ", ".join(alone[:5]) + (" and more" if len(alone) > 5 else "")
+    return [
+        ("Kind", backend.get_kind_display()),
+        ("Address", backend.base_url or "none"),
+        ("Models with a place here", backend.deployments.filter(is_enabled=True).count()),
+        ("Models that have no other place", shown or "none"),
+        ("Last probe", _probe(backend)),
+    ]
+
+
+def _probe(backend: Backend) -> SafeString:
+    if not backend.probe_problem:
+        return moment(backend.probed_at)
+    return format_html('{}<span class="under">{}</span>', moment(backend.probed_at), backend.probe_problem)
 
 
 @admin.register(Backend)
 class BackendAdmin(ModelAdmin):
     """Where models are. The credential goes in and never comes out."""
 
+    about = (
+        "A backend is a server that answers for models: vLLM, llama.cpp, a vendor's API, or the simulator."
+    )
+    first_step = "Add one here or with this command, then import its models."
+    first_command = "python manage.py add_backend NAME --kind openai --base-url URL"
     form = BackendForm
-    list_display = ["name", "kind", "base_url", "state", "has_credential", "probed_at", "probe_problem"]
+    list_display = ["name", "kind", "base_url", "state", "health", "places", "has_credential", "probed"]
     list_filter = ["kind", "is_enabled"]
     search_fields = ["name", "base_url"]
-    readonly_fields = ["has_credential", "created_at", "probed_at", "probe_problem"]
-    actions = ["ask"]
+    ordering = ["name"]
+    readonly_fields = ["has_credential", "created", "probed", "probe_problem"]
+    actions = ["ask", "sync", "enable", "disable"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Backend]:
+        found: QuerySet[Backend] = super().get_queryset(request)
+        return found.annotate(place_count=Count("deployments", filter=Q(deployments__is_enabled=True)))
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        fields = ["name", "kind", "base_url", "options", "credential"]
-        return [*fields, "removes_credential", "is_enabled", *self.readonly_fields] if obj else fields
+        fields = ["name", "kind", "base_url", "options"]
+        if obj is None:
+            return [*fields, "credential"]
+        # What is only ever written is nothing to look at.
+        written = ["credential", "removes_credential"] if self.has_change_permission(request, obj) else []
+        return [*fields, *written, "is_enabled", *self.readonly_fields]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         # The name is how commands and activity records know it.
@@ -49,111 +106,118 @@ class BackendAdmin(ModelAdmin):
         )
         obj.pk = saved.pk
 
+    # --- columns -------------------------------------------------------------------------------------
+
     @display(description="API key", boolean=True)
     def has_credential(self, backend: Backend) -> bool:
         return backend.credential_ciphertext is not None
 
-    @display(description="State", label={"on": "success", "off": "danger"})
+    @display(description="State", label={"on": "success", "off": "danger"}, ordering="is_enabled")
     def state(self, backend: Backend) -> str:
         return "on" if backend.is_enabled else "off"
 
-    @admin.action(description="Ask whether they are there", permissions=["operate"])
-    def ask(self, request: HttpRequest, queryset: QuerySet[Backend]) -> None:
-        for finding in probe(queryset):
+    @display(description="Health", label={"ready": "success", "trouble": "danger"}, ordering="probe_problem")
+    def health(self, backend: Backend) -> str:
+        if backend.probed_at is None:
+            return "not asked yet"
+        return "trouble" if backend.probe_problem else "ready"
+
+    @display(description="Models", ordering="place_count")
+    def places(self, backend: Any) -> int:
+        return int(backend.place_count)
+
+    @display(description="Last probe", ordering="probed_at")
+    def probed(self, backend: Backend) -> SafeString:
+        return _probe(backend)
+
+    @display(description="Created")
+    def created(self, backend: Backend) -> SafeString:
+        return moment(backend.created_at)
+
+    # --- actions -------------------------------------------------------------------------------------
+
+    @confirmed(
+        label="Ask whether it is there",
+        consequence="The backend is asked for its list of models, and what came of it is noted.",
+        icon="network_ping",
+        is_immediate=True,
+        is_for_all=True,
+    )
+    def ask(self, request: HttpRequest, backends: list[Backend]) -> None:
+        for finding in probe(backends):
             if finding.problem:
                 self.message_user(request, f"{finding.backend}: {finding.problem}", messages.ERROR)
             else:
                 self.message_user(request, f"{finding.backend}: ready.", messages.SUCCESS)
 
-
-class DeploymentInline(TabularInline):
-    model = Deployment
-    form = DeploymentForm
-    can_delete = True
-    fields = ["backend", "upstream_id", "weight", "is_enabled"]
-
-
-@admin.register(CatalogModel)
-class CatalogModelAdmin(ModelAdmin):
-    """What customers can ask for, what it costs, and where it is."""
-
-    form = ModelForm
-    inlines = [DeploymentInline]
-    list_display = ["id", "state", "places", "context_length", "max_output_length", "owned_by"]
-    list_filter = ["is_enabled", "deployments__backend"]
-    search_fields = ["id", "display_name"]
-    fieldsets = [
-        (None, {"fields": ["id", "display_name", "owned_by", "is_enabled"]}),
-        ("USD per token, per image, per request", {"fields": list(services.PRICES)}),
-        ("Limits", {"fields": ["context_length", "max_output_length", "tokenizer", "quantization"]}),
-        (
-            "What it takes and can",
-            {
-                "fields": [
-                    "input_modalities",
-                    "output_modalities",
-                    "supported_sampling_parameters",
-                    "supported_features",
-                    "required_checks",
-                ]
-            },
-        ),
-    ]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[CatalogModel]:
-        live = Q(deployments__is_enabled=True, deployments__backend__is_enabled=True)
-        return CatalogModel.objects.annotate(live_count=Count("deployments", filter=live))
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["id"] if obj else []
-
-    def save_model(self, request: HttpRequest, obj: CatalogModel, form: Any, change: bool) -> None:
-        saved, _ = services.save_model(
-            model_id=obj.pk, changes=form.changed_columns, actor=Actor.staff(request.user)
-        )
-        obj.pk = saved.pk
-
-    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        actor = Actor.staff(request.user)
-        changed = formset.save(commit=False)
-        for deployment in formset.deleted_objects:
-            services.remove_deployment(deployment=deployment, actor=actor)
-        for deployment in changed:
-            services.save_deployment(
-                model=form.instance,
-                backend=deployment.backend,
-                upstream_id=deployment.upstream_id,
-                weight=deployment.weight,
-                is_enabled=deployment.is_enabled,
-                actor=actor,
-            )
-
-    @display(description="Places", ordering="live_count")
-    def places(self, model: Any) -> int:
-        return int(model.live_count)
-
-    @display(
-        description="State",
-        label={"served": "success", "no price": "danger", "no place": "warning", "off": "danger"},
+    @confirmed(
+        label="Import models",
+        consequence="Models of the backend's own list are added to the catalog: switched off and without a "
+        "price, so nothing is served before somebody decides. Those that are there are left alone.",
+        icon="sync",
+        facts=tell,
+        applies=lambda backend: backend.kind != Backend.Kind.SIMULATOR,
+        form=ImportForm,
+        one_at_a_time=True,
     )
-    def state(self, model: Any) -> str:
-        if not model.is_enabled:
-            return "off"
-        if price_of(model) is None:
-            return "no price"
-        return "served" if model.live_count else "no place"
+    def sync(self, request: HttpRequest, backend: Backend, given: dict[str, Any]) -> str:
+        outcome = import_models(
+            backend=backend,
+            prefix=given["before_ids"],
+            changes={"is_enabled": False},
+            actor=Actor.staff(request.user),
+        )
+        return ", ".join(f"{len(ids)} {state}" for state, ids in outcome.items())
+
+    @confirmed(
+        label="Enable",
+        consequence="Requests go to the backend again within seconds.",
+        done="enabled",
+        icon="toggle_on",
+        facts=tell,
+        applies=lambda backend: not backend.is_enabled,
+    )
+    def enable(self, request: HttpRequest, backend: Backend) -> None:
+        self._switch(request, backend, True)
+
+    @confirmed(
+        label="Disable",
+        consequence="No new request goes to the backend. Running ones end there. Models that have no other "
+        "place are not served.",
+        done="disabled",
+        icon="toggle_off",
+        facts=tell,
+        applies=lambda backend: backend.is_enabled,
+        is_dangerous=True,
+    )
+    def disable(self, request: HttpRequest, backend: Backend) -> None:
+        self._switch(request, backend, False)
+
+    def _switch(self, request: HttpRequest, backend: Backend, is_enabled: bool) -> None:
+        services.save_backend(
+            name=backend.name,
+            kind=backend.kind,
+            base_url=backend.base_url,
+            is_enabled=is_enabled,
+            actor=Actor.staff(request.user),
+        )
 
 
 @admin.register(PassedCheck)
 class PassedCheckAdmin(ModelAdmin):
     """Which organizations met the conditions of models that have some."""
 
-    list_display = ["check_name", "organization", "created_at"]
-    list_filter = ["check_name"]
+    about = "Some models ask that an organization has passed a check, such as terms that it accepted."
+    first_step = "Add an entry when an organization has passed one. Models without checks need none."
+    list_display = ["check_name", "organization", "created"]
     list_select_related = ["organization"]
     search_fields = ["check_name", "organization__name"]
     autocomplete_fields = ["organization"]
-    readonly_fields = ["created_at"]
+    readonly_fields = ["created"]
+    ordering = ["check_name", "organization__name"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["organization", "check_name", *(["created"] if obj else [])]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -174,14 +238,6 @@ class PassedCheckAdmin(ModelAdmin):
         for passed in queryset:
             self.delete_model(request, passed)
 
-
-@admin.register(Activity)
-class ActivityAdmin(ReadOnlyAdmin):
-    """What became of each request."""
-
-    list_display = ["ended_at", "organization", "model", "deployment", "status", "code", "total_ms"]
-    list_filter = ["status", "endpoint"]
-    list_select_related = ["organization"]
-    search_fields = ["id__exact"]
-    ordering = ["-ended_at"]
-    paginator = ShortPaginator
+    @display(description="Passed", ordering="created_at")
+    def created(self, passed: PassedCheck) -> SafeString:
+        return moment(passed.created_at)

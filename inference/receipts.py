@@ -1,0 +1,148 @@
+"""Everything that is known about one request, gathered from the record, the ledger and the judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from billing.models import CostLine, Reservation
+from billing.money import (
+    CACHED_PROMPT,
+    COMPLETION,
+    IMAGE,
+    PROMPT,
+    REQUEST,
+    price_text,
+    usd,
+)
+from inference.models import Activity
+from policies.models import Verdict
+
+A_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One deployment that was asked, and where it stands in the time of the request."""
+
+    deployment: str
+    began: str
+    ended: str
+    code: str
+    # Of the whole, in percent, as a stylesheet reads them.
+    begins_at: str
+    takes: str
+
+
+@dataclass(frozen=True, slots=True)
+class PricedLine:
+    item: str
+    quantity: str
+    # Empty where there is none: what was found out later is an amount and nothing else.
+    price: str
+    amount: str
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """What was held for a request, and what became of it. Amounts are exact, in USD."""
+
+    reservation: Reservation
+    lines: list[PricedLine]
+    held: str
+    # None while it is open.
+    charged: str | None
+    released: str | None
+    # None where there is none, as nearly always.
+    operator_loss: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    verdict: Verdict
+    score: str
+    threshold: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    activity: Activity
+    first_token_at: datetime | None
+    took: str
+    steps: list[Step]
+    shows_money: bool
+    money: Money | None
+    shows_verdicts: bool
+    judgements: list[Judgement]
+
+
+def receipt_of(activity: Activity, *, with_money: bool, with_verdicts: bool) -> Receipt:
+    """The receipt, with the parts that the reader may see. Three queries at most."""
+    first = activity.first_token_ms
+    return Receipt(
+        activity=activity,
+        first_token_at=None if first is None else activity.created_at + timedelta(milliseconds=first),
+        took=f"{activity.total_ms:,} ms",
+        steps=_steps(activity),
+        shows_money=with_money,
+        money=_money(activity) if with_money else None,
+        shows_verdicts=with_verdicts,
+        judgements=_judgements(activity) if with_verdicts else [],
+    )
+
+
+def _steps(activity: Activity) -> list[Step]:
+    whole = max([activity.total_ms, 1, *(each["ended_ms"] for each in activity.attempt_log)])
+    return [
+        Step(
+            deployment=each["deployment"],
+            began=f"{each['began_ms']:,} ms",
+            ended=f"{each['ended_ms']:,} ms",
+            code=each["code"],
+            begins_at=f"{100 * each['began_ms'] / whole:.2f}%",
+            # What took no time is seen all the same.
+            takes=f"{max(0.5, 100 * (each['ended_ms'] - each['began_ms']) / whole):.2f}%",
+        )
+        for each in activity.attempt_log
+    ]
+
+
+def _money(activity: Activity) -> Money | None:
+    reservation = Reservation.objects.filter(pk=activity.pk).first()
+    if reservation is None:
+        return None
+    charged, loss = reservation.charged_nanousd, reservation.operator_loss_nanousd
+    lines = CostLine.objects.filter(reservation_id=reservation.pk).order_by("pk")
+    return Money(
+        reservation=reservation,
+        lines=[_priced(line, reservation) for line in lines],
+        held=usd(reservation.reserved_nanousd),
+        charged=None if charged is None else usd(charged),
+        released=None if charged is None else usd(reservation.reserved_nanousd - charged),
+        operator_loss=usd(loss) if loss else None,
+    )
+
+
+def _priced(line: CostLine, reservation: Reservation) -> PricedLine:
+    price = reservation.price
+    item = line.line_item.removeprefix(f"{reservation.model}, ")
+    by_token = {PROMPT: price.prompt, CACHED_PROMPT: price.cached, COMPLETION: price.completion}
+    by_piece = {IMAGE: price.image, REQUEST: price.request}
+    text = ""
+    if item in by_token:
+        text = f"${price_text(by_token[item] * A_MILLION)} per million"
+    elif item in by_piece:
+        text = f"${price_text(by_piece[item])} each"
+    return PricedLine(item, f"{line.quantity:,}", text, usd(line.amount_nanousd))
+
+
+def _judgements(activity: Activity) -> list[Judgement]:
+    verdicts = Verdict.objects.filter(request_id=activity.pk).select_related("version__policy").order_by("pk")
+    return [
+        Judgement(
+            verdict=verdict,
+            score="\N{EN DASH}" if verdict.score is None else f"{verdict.score:.1%}",
+            threshold=f"{verdict.threshold_basis_points / 10_000:.2%}",
+        )
+        for verdict in verdicts
+    ]
