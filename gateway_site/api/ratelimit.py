@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import time
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.core.cache import cache
 from django.http import HttpRequest
 from django_ratelimit.core import get_usage
 
@@ -43,3 +48,35 @@ def _count(request: HttpRequest, group: str, key: str, per_minute: int) -> None:
         raise RateLimited(
             f"More than {per_minute} requests in a minute.", retry_after_seconds=usage["time_left"]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """So many of something in so many seconds, counted in the cache: without Redis, by each process."""
+
+    group: str
+    limit: int
+    seconds: int
+
+    def count(self, key: str) -> int:
+        """Count one before it is tried. The seconds to wait if that is too many, else 0."""
+        name, now = self._name(key)
+        cache.add(name, 0, timeout=self.seconds)
+        try:
+            counted = cache.incr(name)
+        except ValueError:  # it expired between the two
+            cache.set(name, 1, timeout=self.seconds)
+            counted = 1
+        return self.seconds - now % self.seconds if counted > self.limit else 0
+
+    def forget_one(self, key: str) -> None:
+        """Take back one that was counted and turned out well."""
+        name, _ = self._name(key)
+        with contextlib.suppress(ValueError):
+            cache.decr(name)
+
+    def _name(self, key: str) -> tuple[str, int]:
+        now = int(time.time())
+        # As a digest: what people type has any length and any character.
+        digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+        return f"window:{self.group}:{now // self.seconds}:{digest}", now

@@ -1,0 +1,117 @@
+"""
+The console's door: who comes in, who goes out, who guesses, and who opens what is not theirs.
+
+A guess is counted before it is tried, so that many at the same moment are no more than one after another;
+a right one is taken back. While a name or an address has to wait, a right password is refused as well, and
+unread: the answer and its time say nothing about it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import unicodedata
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.cache import add_never_cache_headers
+from django.views.decorators.debug import sensitive_post_parameters
+
+from gateway_site.api import exception_handler
+from gateway_site.api.ratelimit import Window, client_address
+from organization import audit
+from organization.audit import Actor
+
+logger = logging.getLogger(__name__)
+
+FEW_MINUTES, HOUR = 300, 3600
+IPV6_NETWORK = 64
+
+
+@sensitive_post_parameters()
+def log_in(request: HttpRequest) -> HttpResponse:
+    """The log-in page, with what counts guesses around it."""
+    if request.method != "POST":
+        return admin.site.login(request)
+    name, address = _typed_name(request), client_address(request)
+    counters = _counters(name, address)
+    for window, key in counters:
+        if seconds := window.count(key):
+            logger.warning("log-in to the console from %s has to wait: %s", address, window.group)
+            return _refusal(request, seconds)
+    answer = admin.site.login(request)
+    if answer.status_code != 302:
+        logger.warning("log-in of %s to the console from %s failed", _known(name), address)
+        return answer
+    for window, key in counters:
+        window.forget_one(key)
+    _record(request.user, address)
+    return answer
+
+
+def log_out(request: HttpRequest) -> HttpResponse:
+    person = request.user
+    answer = admin.site.logout(request)
+    if person.is_authenticated and not request.user.is_authenticated:
+        logger.info("log-out of %s from the console", person)
+    return answer
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """A page for people; the envelope for programs."""
+    if not request.path.startswith("/admin/") or not admin.site.has_permission(request):
+        return exception_handler.forbidden(request, exception)
+    context = {**admin.site.each_context(request), "title": "This is not yours to do"}
+    return TemplateResponse(request, "admin/forbidden.html", context, status=403).render()
+
+
+def _record(user: Any, address: str) -> None:
+    logger.info("log-in of %s to the console from %s", user, address)
+    audit.record(Actor.staff(user), "user.log_in", user, organization=None, details={"address": address})
+
+
+def _typed_name(request: HttpRequest) -> str:
+    """A name as it would be looked up, and in one case: there are as many spellings as letters."""
+    typed = request.POST.get("username", "").strip()
+    return unicodedata.normalize("NFKC", typed).casefold()
+
+
+def _counters(name: str, address: str) -> list[tuple[Window, str]]:
+    network = _network(address)
+    return [
+        (Window("name-and-address", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), f"{network} {name}"),
+        (Window("address", settings.GATEWAY_LOGIN_TRIES_PER_ADDRESS, FEW_MINUTES), network),
+        (Window("name", settings.GATEWAY_LOGIN_TRIES_PER_NAME, HOUR), name),
+    ]
+
+
+def _network(address: str) -> str:
+    """Of IPv6 the network: one customer of a provider has more addresses than could be counted."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return address
+    return str(ipaddress.ip_network((parsed, IPV6_NETWORK), strict=False))
+
+
+def _known(name: str) -> str:
+    """A name for the log, if it is one: people also type their password into the wrong field."""
+    return name if get_user_model().objects.filter(username__iexact=name).exists() else "an unknown name"
+
+
+def _refusal(request: HttpRequest, seconds: int) -> HttpResponse:
+    context = {
+        **admin.site.each_context(request),
+        "title": "Too many attempts",
+        "minutes": -(-seconds // 60),
+    }
+    answer = TemplateResponse(request, "admin/login_wait.html", context, status=429)
+    answer.headers["Retry-After"] = str(seconds)
+    add_never_cache_headers(answer)
+    return answer
