@@ -2,330 +2,301 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from typing import Any
 
 from django import forms
-from django.contrib import admin
-from django.db.models import F, QuerySet
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, F, Q
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from billing import services
-from billing.models import Account, CapPeriod, CostLine, CreditGrant, Reservation, SpendingCap
-from billing.money import parse_usd, usd
+# Registered by being imported.
+from billing import admin_audits, admin_ledger, admin_limits, services  # noqa: F401
+from billing.admin_limits import limits_panel
+from billing.admin_money import SPENT_DAYS, UsdField, money, spent_by
+from billing.models import Account, CreditGrant, Reservation
+from billing.money import usd
 from gateway_site.api.console import (
+    ActionForm,
+    Addition,
     ModelAdmin,
+    Panel,
     ReadOnlyAdmin,
-    ShortPaginator,
-    TabularInline,
+    TextInput,
+    add_to,
+    address_of,
     confirmed,
     display,
+    page_of,
 )
 from gateway_site.api.errors import ApiError
+from gateway_site.api.moments import moment
 from organization.audit import Actor
 from organization.lookups import find_organization
-
-STATE_COLOURS = {
-    "held": "info",
-    "unknown": "warning",
-    "settled": "success",
-    "released": "info",
-    "written_off": "danger",
-}
-
+from organization.models import Organization, Project, ProjectKey
 
 AVAILABLE = F("granted_nanousd") - F("held_nanousd") - F("settled_nanousd")
+LATEST_GRANTS = 10
 
 
-class UsdField(forms.CharField):
-    """An amount, exactly as typed; the cleaned value is nano-USD."""
+# --- granting -----------------------------------------------------------------------------------------
 
-    def clean(self, value: Any) -> Any:
-        text = super().clean(value)
-        if not text:
-            return None
-        try:
-            return parse_usd(text)
-        except ValueError as error:
-            raise forms.ValidationError(str(error)) from None
+
+class GrantForm(ActionForm):
+    usd = UsdField(label="USD", help_text="A negative amount takes back what is neither spent nor held.")
+    reason = forms.CharField(max_length=500, required=False, widget=TextInput)
+    reference = forms.CharField(
+        max_length=200,
+        required=False,
+        widget=TextInput,
+        help_text="An invoice or a payment. The same one again grants nothing.",
+    )
+    # Stands in for a reference, so that a form that is sent twice grants once.
+    form_id = forms.CharField(widget=forms.HiddenInput, initial=lambda: secrets.token_hex(8), max_length=32)
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        given["once"] = given.get("reference") or f"console {given.get('form_id')}"
+        return given
+
+
+def organization_of(row: Organization | Account) -> Organization:
+    return row.organization if isinstance(row, Account) else row
+
+
+def tell_grant(row: Organization | Account, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    account = Account.objects.filter(pk=row.pk).first() or Account()
+    facts: list[tuple[str, Any]] = [
+        ("Available now", money(account.available_nanousd)),
+        ("Held for running requests", money(account.held_nanousd)),
+    ]
+    if "usd" in given:
+        amount = given["usd"]
+        facts += [
+            ("Granted" if amount >= 0 else "Taken back", f"${usd(abs(amount))}"),
+            (
+                "Available afterwards",
+                format_html("<strong>{}</strong>", money(account.available_nanousd + amount)),
+            ),
+            ("Reason", given["reason"] or "none given"),
+            ("Reference", given["reference"] or "none given"),
+        ]
+    return facts
+
+
+@confirmed(
+    label="Grant credit",
+    consequence="The credit can be spent at once by every project of the organization. A grant is never "
+    "edited; a wrong one is corrected by another.",
+    icon="add_card",
+    permission="billing.add_creditgrant",
+    facts=tell_grant,
+    form=GrantForm,
+    is_reviewed=True,
+    one_at_a_time=True,
+)
+def grant_credit(page: Any, request: HttpRequest, row: Organization | Account, given: dict[str, Any]) -> str:
+    organization = organization_of(row)
+    grant, is_new = services.grant_credit(
+        organization=organization,
+        amount_nanousd=given["usd"],
+        reason=given["reason"],
+        reference=given["once"],
+        actor=Actor.staff(request.user),
+    )
+    available = usd(Account.objects.get(pk=organization.pk).available_nanousd)
+    verb = "granted" if is_new else "was granted before, and not again:"
+    return f"{verb} ${usd(grant.amount_nanousd)}; ${available} is available"
+
+
+# --- accounts and grants ------------------------------------------------------------------------------
 
 
 @admin.register(Account)
 class AccountAdmin(ReadOnlyAdmin):
     """What each organization has left."""
 
-    list_display = ["organization", "available", "held", "settled", "granted"]
+    about = "What each organization may still spend. Requests are paid from it in advance."
+    first_step = "An account appears with the first grant: open an organization and choose Grant credit."
+    first_command = "python manage.py grant_credit ORGANIZATION USD"
+    list_display = ["owner", "available", "held", "open_requests", "settled", "granted"]
     list_select_related = ["organization"]
     search_fields = ["organization__name"]
-    fields = ["organization", "available", "held", "settled", "granted"]
+    ordering = ["organization__name"]
+    fields = ["owner", "available", "held", "settled", "granted"]
+    readonly_fields = fields
+    actions = [grant_credit, admin_limits.set_limit]
 
-    @display(
-        description="Available (USD)",
-        ordering=F("granted_nanousd") - F("held_nanousd") - F("settled_nanousd"),
+    def name_of(self, row: Account) -> str:
+        return str(row.organization)
+
+    def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
+        is_open = Q(state__in=["held", "unknown"], organization__in=[row.pk for row in rows])
+        counts = dict(
+            Reservation.objects.filter(is_open)
+            .values("organization")
+            .annotate(number=Count("pk"))
+            .values_list("organization", "number")
+        )
+        for row in rows:
+            row.open_count = counts.get(row.pk, 0)
+
+    def panels_of(self, request: HttpRequest, row: Account) -> list[Panel]:
+        return [*super().panels_of(request, row), limits_panel(row.organization), grants_panel(row)]
+
+    @display(description="Organization", ordering="organization__name")
+    def owner(self, account: Account) -> str:
+        return str(account.organization)
+
+    @display(description="Available", ordering=AVAILABLE)
+    def available(self, account: Account) -> SafeString:
+        return money(account.available_nanousd)
+
+    @display(description="Held", ordering="held_nanousd")
+    def held(self, account: Account) -> SafeString:
+        return money(account.held_nanousd)
+
+    @display(description="Unsettled requests")
+    def open_requests(self, account: Any) -> int:
+        return int(account.open_count)
+
+    @display(description="Spent", ordering="settled_nanousd")
+    def settled(self, account: Account) -> SafeString:
+        return money(account.settled_nanousd)
+
+    @display(description="Granted", ordering="granted_nanousd")
+    def granted(self, account: Account) -> SafeString:
+        return money(account.granted_nanousd)
+
+
+def grants_panel(account: Account) -> Panel:
+    listing = reverse("admin:billing_creditgrant_changelist")
+    return Panel(
+        title="Latest grants",
+        headings=["Time", "Amount", "Reason", "Reference"],
+        rows=[
+            [moment(grant.created_at), money(grant.amount_nanousd), grant.reason, grant.reference or ""]
+            for grant in account.grants.order_by("-id")[:LATEST_GRANTS]
+        ],
+        empty="There were none.",
+        link=(f"{listing}?account__organization__id__exact={account.pk}", "All grants"),
     )
-    def available(self, account: Account) -> str:
-        return usd(account.available_nanousd)
-
-    @display(description="Held (USD)", ordering="held_nanousd")
-    def held(self, account: Account) -> str:
-        return usd(account.held_nanousd)
-
-    @display(description="Spent (USD)", ordering="settled_nanousd")
-    def settled(self, account: Account) -> str:
-        return usd(account.settled_nanousd)
-
-    @display(description="Granted (USD)", ordering="granted_nanousd")
-    def granted(self, account: Account) -> str:
-        return usd(account.granted_nanousd)
-
-
-class GrantForm(forms.ModelForm):
-    organization = forms.CharField(help_text="Its id or name.")
-    usd = UsdField(label="USD", help_text="A negative amount takes back what is neither spent nor held.")
-
-    class Meta:
-        model = CreditGrant
-        fields = ["reason", "reference"]
-
-    def clean_organization(self) -> Any:
-        try:
-            return find_organization(self.cleaned_data["organization"])
-        except ApiError as error:
-            raise forms.ValidationError(error.message) from None
 
 
 @admin.register(CreditGrant)
 class CreditGrantAdmin(ModelAdmin):
     """Append-only: a grant is corrected by another."""
 
-    form = GrantForm
-    list_display = ["created_at", "organization", "amount", "reason", "reference"]
+    about = "Every grant of credit, and every one that took some back. None is ever edited."
+    first_step = "Choose an organization to grant credit to, here or with this command."
+    first_command = "python manage.py grant_credit ORGANIZATION USD --reason TEXT"
+    list_display = ["created", "organization", "amount", "reason", "reference"]
     list_select_related = ["account__organization"]
     search_fields = ["account__organization__name", "reason", "reference"]
     ordering = ["-id"]
+    fields = ["organization", "amount", "reason", "reference", "created"]
+    readonly_fields = fields
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        if obj is None:
-            return ["organization", "usd", "reason", "reference"]
-        return ["organization", "amount", "reason", "reference", "created_at"]
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        return lookup == "account__organization__id__exact" or super().lookup_allowed(lookup, value, request)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return [] if obj is None else self.get_fields(request, obj)
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """Whose credit it is; the organization's own page has the rest. Reading only."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        typed = request.GET.get("organization", "").strip()
+        if typed:
+            try:
+                chosen = find_organization(typed)
+            except ApiError as error:
+                self.message_user(request, error.message, messages.ERROR)
+            else:
+                name = "admin:organization_organization_do"
+                return HttpResponseRedirect(reverse(name, args=[chosen.pk, "grant_credit"]))
+        names = Organization.objects.order_by("name").values_list("name", flat=True)[:200]
+        context = {"typed": typed, "names": names}
+        return page_of(self, request, "admin/billing/choose_organization.html", "Grant credit", context)
 
-    def save_model(self, request: HttpRequest, obj: CreditGrant, form: Any, change: bool) -> None:
-        made, _ = services.grant_credit(
-            organization=form.cleaned_data["organization"],
-            amount_nanousd=form.cleaned_data["usd"],
-            reason=form.cleaned_data["reason"],
-            reference=form.cleaned_data["reference"] or None,
-            actor=Actor.staff(request.user),
+    @display(description="Time", ordering="id")
+    def created(self, grant: CreditGrant) -> SafeString:
+        return moment(grant.created_at)
+
+    @display(description="Organization", ordering="account__organization__name")
+    def organization(self, grant: CreditGrant) -> SafeString:
+        return format_html(
+            '<a class="text-link" href="{}">{}</a>', address_of(grant.account), grant.account.organization
         )
-        obj.pk, obj.account = made.pk, made.account
 
-    @display(description="Organization")
-    def organization(self, grant: CreditGrant) -> str:
-        return str(grant.account.organization)
-
-    @display(description="USD", ordering="amount_nanousd")
-    def amount(self, grant: CreditGrant) -> str:
-        return usd(grant.amount_nanousd)
+    @display(description="Amount", ordering="amount_nanousd")
+    def amount(self, grant: CreditGrant) -> SafeString:
+        return money(grant.amount_nanousd)
 
 
-class CapForm(forms.ModelForm):
-    limit = UsdField(label="Limit (USD)")
-
-    class Meta:
-        model = SpendingCap
-        fields = ["organization", "project", "api_key", "period"]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "organization" in self.fields:
-            self.fields["organization"].required = False
-        if self.instance.pk:
-            self.fields["limit"].initial = usd(self.instance.limit_nanousd)
-
-    def clean(self) -> dict[str, Any]:
-        values = super().clean() or self.cleaned_data
-        if not self.instance.pk:
-            chosen = [values[name] for name in ("organization", "project", "api_key") if values.get(name)]
-            if len(chosen) != 1:
-                raise forms.ValidationError("Choose an organization, or a project, or a key.")
-            values["scope"] = chosen[0]
-        return values
-
-    def validate_unique(self) -> None:
-        """Setting a limit that exists changes it."""
+# --- on the pages of organizations, projects and keys -------------------------------------------------
 
 
-class PeriodInline(TabularInline):
-    model = CapPeriod
-    fields = readonly_fields = ["starts_at", "ends_at", "held", "settled"]
-    ordering = ["-starts_at"]
-    max_num = 0
-    verbose_name_plural = "What it has counted"
-
-    @display(description="Held (USD)")
-    def held(self, period: CapPeriod) -> str:
-        return usd(period.held_nanousd)
-
-    @display(description="Spent (USD)")
-    def settled(self, period: CapPeriod) -> str:
-        return usd(period.settled_nanousd)
+def organization_cells(rows: list[Any]) -> dict[Any, list[Any]]:
+    ids = [row.pk for row in rows]
+    left = {account.pk: account.available_nanousd for account in Account.objects.filter(pk__in=ids)}
+    spent = spent_by("organization", ids, ids)
+    return {row.pk: [money(left.get(row.pk, 0)), money(spent.get(row.pk, 0))] for row in rows}
 
 
-@admin.register(SpendingCap)
-class SpendingCapAdmin(ModelAdmin):
-    form = CapForm
-    list_display = ["organization", "project", "api_key", "period", "limit"]
-    list_filter = ["period"]
-    list_select_related = ["organization", "project", "api_key"]
-    search_fields = ["organization__name", "project__name"]
-    autocomplete_fields = ["organization", "project", "api_key"]
-    inlines = [PeriodInline]
-    actions = ["remove"]
+def project_cells(rows: list[Any]) -> dict[Any, list[Any]]:
+    spent = spent_by("project", [row.pk for row in rows], [row.organization_id for row in rows])
+    return {row.pk: [money(spent.get(row.pk, 0))] for row in rows}
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["organization", "project", "api_key", "period", "limit"]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["organization", "project", "api_key", "period"] if obj else []
+def key_cells(rows: list[Any]) -> dict[Any, list[Any]]:
+    owners = [row.project.organization_id for row in rows]
+    spent = spent_by("api_key", [row.pk for row in rows], owners)
+    return {row.pk: [money(spent.get(row.pk, 0))] for row in rows}
 
-    def save_model(self, request: HttpRequest, obj: SpendingCap, form: Any, change: bool) -> None:
-        scope = (obj.api_key or obj.project or obj.organization) if change else form.cleaned_data["scope"]
-        made = services.set_spending_limit(
-            scope=scope,
-            period=obj.period,
-            limit_nanousd=form.cleaned_data["limit"],
-            actor=Actor.staff(request.user),
-        )
-        obj.pk, obj.organization = made.pk, made.organization
 
-    @display(description="Limit (USD)", ordering="limit_nanousd")
-    def limit(self, cap: SpendingCap) -> str:
-        return usd(cap.limit_nanousd)
-
-    @confirmed(
-        label="Remove", consequence="These limits no longer apply, and what they counted is forgotten."
+def credit_panel(request: HttpRequest, organization: Organization) -> list[Panel]:
+    account = Account.objects.filter(pk=organization.pk).first()
+    spent = spent_by("organization", [organization.pk], [organization.pk]).get(organization.pk, 0)
+    known = account or Account()
+    amounts = [known.available_nanousd, known.held_nanousd, known.settled_nanousd, spent]
+    panel = Panel(
+        title="Credit",
+        headings=["Available", "Held", "Spent ever", f"Spent in {SPENT_DAYS} days"],
+        rows=[[money(each) for each in amounts]],
+        empty="",
+        link=(address_of(account), "The account") if account else None,
     )
-    def remove(self, request: HttpRequest, cap: SpendingCap) -> None:
-        services.remove_spending_limit(cap=cap, actor=Actor.staff(request.user))
+    return [panel, limits_panel(organization)]
 
 
-class StateFilter(admin.SimpleListFilter):
-    """Open ones unless asked: they are few, and they are what an operator looks for."""
-
-    title = "state"
-    parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, page: Any) -> list[tuple[str, str]]:
-        return [*((state.value, state.label) for state in Reservation.State), ("all", "All")]
-
-    def choices(self, changelist: Any) -> Any:
-        first, *others = super().choices(changelist)
-        yield {**first, "display": "Open"}
-        yield from others
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Reservation]) -> QuerySet[Reservation]:
-        if self.value() == "all":
-            return queryset
-        return queryset.filter(state__in=[self.value()] if self.value() else ["held", "unknown"])
+def spending_panels(request: HttpRequest, row: Project | ProjectKey) -> list[Panel]:
+    return [limits_panel(row)]
 
 
-class ReservationForm(forms.ModelForm):
-    cost = UsdField(
-        label="Settle at (USD)", help_text="What the request is known to have cost. It is charged at once."
+add_to(
+    Organization,
+    Addition(
+        permission="billing.view_account",
+        columns=["Credit left", f"Spent {SPENT_DAYS} d"],
+        cells=organization_cells,
+        actions=[grant_credit, admin_limits.set_limit],
+        panels=credit_panel,
+    ),
+)
+for scope, cells in ((Project, project_cells), (ProjectKey, key_cells)):
+    add_to(
+        scope,
+        Addition(
+            permission="billing.view_costline",
+            columns=[f"Spent {SPENT_DAYS} d"],
+            cells=cells,
+            actions=[admin_limits.set_limit],
+            panels=spending_panels,
+        ),
     )
-
-    class Meta:
-        model = Reservation
-        fields: list[str] = []
-
-
-@admin.register(Reservation)
-class ReservationAdmin(ModelAdmin):
-    """Every request that was admitted. Only an unknown one can be acted on, and only through a service."""
-
-    form = ReservationForm
-    paginator = ShortPaginator
-    list_display = ["id", "status", "organization", "project", "model", "reserved", "charged", "admitted_at"]
-    list_filter = [StateFilter]
-    list_select_related = ["organization", "project"]
-    search_fields = ["id"]
-    actions = ["write_off"]
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        is_resolvable = obj is not None and obj.state == Reservation.State.UNKNOWN
-        return is_resolvable and super().has_change_permission(request, obj)
-
-    def get_ordering(self, request: HttpRequest) -> list[str]:
-        # By time where few rows have to be sorted, else by what has an index.
-        few = request.GET.get("state", "held") in ("held", "unknown")
-        return ["-admitted_at"] if few else ["-id"]
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        """A request's id, whatever its state; a part of one would read the whole table."""
-        if not search_term:
-            return queryset, False
-        try:
-            found = Reservation.objects.filter(pk=uuid.UUID(search_term.strip()))
-            return found.order_by("id"), False
-        except ValueError:
-            return queryset.none(), False
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        shown = [field.name for field in Reservation._meta.fields]
-        return [*shown, "cost"] if self.has_change_permission(request, obj) else shown
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return [field.name for field in Reservation._meta.fields]
-
-    def save_model(self, request: HttpRequest, obj: Reservation, form: Any, change: bool) -> None:
-        services.resolve_reservation(
-            reservation_id=obj.pk,
-            amount_nanousd=form.cleaned_data["cost"],
-            actor=Actor.staff(request.user),
-        )
-
-    @confirmed(
-        label="Write off",
-        consequence="The credit goes back to the customer, and the operator bears what the requests cost.",
-    )
-    def write_off(self, request: HttpRequest, reservation: Reservation) -> None:
-        services.resolve_reservation(
-            reservation_id=reservation.pk, amount_nanousd=None, actor=Actor.staff(request.user)
-        )
-
-    @display(description="State", label=STATE_COLOURS)
-    def status(self, reservation: Reservation) -> str:
-        return reservation.state
-
-    @display(description="Held (USD)")
-    def reserved(self, reservation: Reservation) -> str:
-        return usd(reservation.reserved_nanousd)
-
-    @display(description="Charged (USD)")
-    def charged(self, reservation: Reservation) -> str:
-        return "" if reservation.charged_nanousd is None else usd(reservation.charged_nanousd)
-
-
-@admin.register(CostLine)
-class CostLineAdmin(ReadOnlyAdmin):
-    """The ledger of what was charged. Append-only, in the database itself."""
-
-    paginator = ShortPaginator
-    list_display = ["day", "line_item", "organization", "project", "api_key", "quantity", "amount"]
-    list_select_related = ["organization", "project", "api_key"]
-    ordering = ["-id"]
-
-    @display(description="USD")
-    def amount(self, line: CostLine) -> str:
-        return usd(line.amount_nanousd)

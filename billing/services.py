@@ -11,8 +11,9 @@ import uuid
 from datetime import datetime
 
 from django.db import connection, transaction
-from django.db.models import F, Q, Sum
+from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Greatest
+from django.utils import timezone
 
 from billing import batch
 from billing.ledger import limits_from_settings
@@ -90,6 +91,7 @@ def set_spending_limit(*, scope: Scope, period: str, limit_nanousd: int, actor: 
     organization = _organization_of(scope)
     with transaction.atomic():
         now = _lock(organization)
+        earlier = own_limits(scope).filter(period=period).first()
         cap, is_new = SpendingCap.objects.update_or_create(
             organization=organization,
             project=scope if isinstance(scope, Project) else None,
@@ -99,7 +101,7 @@ def set_spending_limit(*, scope: Scope, period: str, limit_nanousd: int, actor: 
         )
         if is_new:
             # Earlier periods stay uncounted, and later ones start at nothing like every other cap's.
-            _count_current_period(cap, now)
+            _count_current_period(cap, scope, now)
         else:
             cap.periods.filter(Q(ends_at=None) | Q(ends_at__gt=now)).update(
                 ceiling_nanousd=Greatest(limit_nanousd, F("held_nanousd") + F("settled_nanousd"))
@@ -109,7 +111,11 @@ def set_spending_limit(*, scope: Scope, period: str, limit_nanousd: int, actor: 
             "spending_limit.set",
             scope,
             organization=organization,
-            details={"usd": usd(limit_nanousd), "period": period},
+            details={
+                "usd": usd(limit_nanousd),
+                "period": period,
+                **({"before": {"usd": usd(earlier.limit_nanousd)}} if earlier else {}),
+            },
         )
     return cap
 
@@ -182,26 +188,42 @@ def _lock(organization: Organization) -> datetime:
     return batch.store_over(connection).read(needs, wait=True).now
 
 
-def _count_current_period(cap: SpendingCap, now: datetime) -> None:
-    """Under the account's lock, so nothing moves while it is counted."""
-    starts_at, ends_at = period_of(now, cap.period)
-    scope = Q(organization=cap.organization_id)
-    if cap.project_id:
-        scope &= Q(project=cap.project_id)
-    if cap.api_key_id:
-        scope &= Q(api_key=cap.api_key_id)
+def own_limits(scope: Scope) -> QuerySet[SpendingCap]:
+    """The limits that were set on this very organization, project or key."""
+    return SpendingCap.objects.filter(
+        organization=_organization_of(scope),
+        project=scope if isinstance(scope, Project) else None,
+        api_key=scope if isinstance(scope, ProjectKey) else None,
+    )
+
+
+def used_in_period(scope: Scope, period: str, now: datetime | None = None) -> tuple[int, int]:
+    """What the scope holds and has spent of the period that `now` is in: what a new limit starts from."""
+    starts_at, ends_at = period_of(now or timezone.now(), period)
+    owned = Q(organization=_organization_of(scope))
+    if isinstance(scope, Project):
+        owned &= Q(project=scope)
+    if isinstance(scope, ProjectKey):
+        owned &= Q(api_key=scope)
     admitted = Q(admitted_at__gte=starts_at)
     days = Q(day__gte=starts_at.date())
     if ends_at is not None:
         admitted &= Q(admitted_at__lt=ends_at)
         days &= Q(day__lt=ends_at.date())
-    opened = Reservation.objects.filter(scope & admitted, state__in=["held", "unknown"])
+    opened = Reservation.objects.filter(owned & admitted, state__in=["held", "unknown"])
     held = opened.aggregate(total=Sum("reserved_nanousd"))["total"] or 0
     # The days' sums and what is not rolled up yet are every line there is.
     settled = sum(
-        int(model.objects.filter(scope & days).aggregate(total=Sum("amount_nanousd"))["total"] or 0)
+        int(model.objects.filter(owned & days).aggregate(total=Sum("amount_nanousd"))["total"] or 0)
         for model in (DailyCost, UnrolledCost)
     )
+    return int(held), settled
+
+
+def _count_current_period(cap: SpendingCap, scope: Scope, now: datetime) -> None:
+    """Under the account's lock, so nothing moves while it is counted."""
+    starts_at, ends_at = period_of(now, cap.period)
+    held, settled = used_in_period(scope, cap.period, now)
     CapPeriod.objects.create(
         cap=cap,
         starts_at=starts_at,

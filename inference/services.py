@@ -175,12 +175,15 @@ def _apply(
     changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
     if not changed and not is_new:
         return
+    before = {name: _told(name, getattr(row, name)) for name in changed}
     for name, value in changed.items():
         setattr(row, name, value)
     row.save(update_fields=list(changed))
     kind = {Backend: "backend", CatalogModel: "model", Deployment: "deployment"}[type(row)]
     told = changes if is_new else changed
     details = {**(about or {}), **{name: _told(name, value) for name, value in told.items()}}
+    if not is_new:
+        details["before"] = before
     audit.record(actor, f"{kind}.{'create' if is_new else 'change'}", row, organization=None, details=details)
     transaction.on_commit(catalog.forget)
 

@@ -1,4 +1,4 @@
-"""The console's pages for policies: doors to the same services as the API, and to evidence."""
+"""The console's pages for policies: doors to the same services as the API."""
 
 from __future__ import annotations
 
@@ -6,20 +6,34 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.options import VERTICAL
 from django.core.exceptions import PermissionDenied
 from django.db import models
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from gateway_site.api.console import ModelAdmin, ReadOnlyAdmin, ShortPaginator, confirmed, display
+from gateway_site.api.console import (
+    ActionForm,
+    AutocompleteFilter,
+    ModelAdmin,
+    Panel,
+    RadioSelect,
+    confirmed,
+    display,
+    page_of,
+)
+from gateway_site.api.moments import moment
 from organization.audit import Actor
-from policies import services, trial, verdicts
-from policies.models import MAX_PROJECTS, MAX_THRESHOLD, MIN_THRESHOLD, Policy, PolicyVersion, Verdict
+
+# The other pages are registered by being imported.
+from policies import admin_evidence, services, trial, verdicts  # noqa: F401
+from policies.admin_terms import MATCH_DAYS, matches_of, panels_of, tell_pause, tell_publish
+from policies.models import IN_FORCE, MAX_PROJECTS, MAX_THRESHOLD, MIN_THRESHOLD, Policy, State
 
 STATE_COLOURS = {"draft": "info", "monitoring": "warning", "enforcing": "success", "paused": "danger"}
-OUTCOME_COLOURS = {"match": "danger", "no_match": "success", "inconclusive": "warning"}
 DRAFT_FIELDS = [
     "name",
     "description",
@@ -79,28 +93,68 @@ class PolicyForm(forms.ModelForm):
         return threshold
 
 
+class PublishForm(ActionForm):
+    """In which mode, and of one policy, from which revision."""
+
+    mode = forms.ChoiceField(
+        required=False,
+        widget=RadioSelect(radio_style=VERTICAL),
+        choices=[
+            ("", "As the draft says"),
+            ("monitoring", "Monitoring: record what matches, refuse nothing"),
+            ("enforcing", "Enforcing: refuse what matches, and what cannot be judged"),
+        ],
+    )
+    seen_revision = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if len(self.rows) == 1:
+            self.fields["seen_revision"].initial = self.rows[0].revision
+
+
 @admin.register(Policy)
 class PolicyAdmin(ModelAdmin):
+    about = "A policy is a yes-or-no question that a judge answers about requests or answers of customers."
+    first_step = "Add one, try it on some text, then publish it in monitoring mode to see what it matches."
     form = PolicyForm
     list_display = [
-        "name",
-        "organization",
+        "title",
         "current_state",
-        "in_force",
+        "published_mode",
+        "direction",
         "scope",
+        "revision",
         "has_news",
-        "updated_at",
-        "try_it",
+        "matches",
     ]
-    list_filter = ["state", "organization"]
+    list_filter = ["state", "direction", "scope", ("organization", AutocompleteFilter)]
     list_select_related = ["organization", "current_version"]
-    search_fields = ["name", "id", "rule"]
+    search_fields = ["name", "=id", "rule"]
+    ordering = ["name"]
     autocomplete_fields = ["organization"]
-    readonly_fields = ["id", "state", "current_version", "created_at", "updated_at", "try_it"]
+    readonly_fields = ["id", "current_state", "revision", "created", "updated"]
     actions = ["publish", "pause", "resume"]
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Policy]:
+        found: QuerySet[Policy] = super().get_queryset(request)
+        return found.select_related("organization", "current_version")
+
+    def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
+        counts = matches_of(rows)
+        for row in rows:
+            row.match_counts = counts.get(row.pk, (0, 0))
+
+    def links_of(self, request: HttpRequest, row: Policy) -> list[tuple[str, str, str]]:
+        return [("science", "Try it", reverse("admin:policies_policy_try", args=[row.pk]))]
+
+    def panels_of(self, request: HttpRequest, row: Policy) -> list[Panel]:
+        return [*panels_of(row), *super().panels_of(request, row)]
+
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        editable = ["organization", *DRAFT_FIELDS, "seen_revision"]
+        editable = ["organization", *DRAFT_FIELDS]
+        if obj is None or self.has_change_permission(request, obj):
+            editable.append("seen_revision")
         return editable if obj is None else [*editable, *self.readonly_fields]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
@@ -131,38 +185,76 @@ class PolicyAdmin(ModelAdmin):
 
     # --- columns -------------------------------------------------------------------------------------
 
+    @display(description="Policy", ordering="name")
+    def title(self, policy: Policy) -> SafeString:
+        return format_html('{}<span class="under">{}</span>', policy.name, policy.organization)
+
     @display(description="State", label=STATE_COLOURS, ordering="state")
     def current_state(self, policy: Policy) -> str:
         return policy.state
 
-    @display(description="Version")
-    def in_force(self, policy: Policy) -> str:
-        return str(policy.current_version.version) if policy.current_version else "-"
+    @display(description="Published")
+    def published_mode(self, policy: Policy) -> str:
+        version = policy.current_version
+        return f"v{version.version}, {version.mode}" if version else "never"
 
-    @display(description="Unpublished changes", boolean=True)
-    def has_news(self, policy: Policy) -> bool:
-        return policy.has_unpublished_changes
+    @display(description="Unpublished changes", label={"yes": "warning", "no": ""})
+    def has_news(self, policy: Policy) -> str:
+        return "yes" if policy.has_unpublished_changes else "no"
 
-    @display(description="Evidence")
-    def try_it(self, policy: Policy) -> str:
-        address = reverse("admin:policies_policy_try", args=[policy.pk])
-        return format_html('<a href="{}" class="underline">Try it</a>', address)
+    @display(description=f"Matches today / {MATCH_DAYS} d")
+    def matches(self, policy: Any) -> str:
+        return "{} / {}".format(*policy.match_counts)
+
+    @display(description="Created", ordering="created_at")
+    def created(self, policy: Policy) -> SafeString:
+        return moment(policy.created_at)
+
+    @display(description="Changed", ordering="updated_at")
+    def updated(self, policy: Policy) -> SafeString:
+        return moment(policy.updated_at)
 
     # --- actions -------------------------------------------------------------------------------------
 
     @confirmed(
         label="Publish",
-        consequence="The drafts of these policies go into force, each in the mode that it says. An enforcing "
-        "policy refuses requests from this moment on.",
+        consequence="The draft goes into force at once, as a new version if it changed. An enforcing policy "
+        "refuses requests from this moment on.",
+        done="published",
+        icon="publish",
+        facts=tell_publish,
+        applies=lambda policy: policy.has_unpublished_changes,
+        form=PublishForm,
     )
-    def publish(self, request: HttpRequest, policy: Policy) -> None:
-        services.publish_policy(policy=policy, actor=Actor.staff(request.user))
+    def publish(self, request: HttpRequest, policy: Policy, given: dict[str, Any]) -> str:
+        published = services.publish_policy(
+            policy=policy,
+            mode=given["mode"] or None,
+            revision=given["seen_revision"],
+            actor=Actor.staff(request.user),
+        )
+        return f"published, {published.state}"
 
-    @confirmed(label="Pause", consequence="These policies apply to no request until they are resumed.")
+    @confirmed(
+        label="Pause",
+        consequence="A paused policy applies to no request until it is resumed.",
+        done="paused",
+        icon="pause",
+        facts=tell_pause,
+        applies=lambda policy: policy.state in IN_FORCE,
+    )
     def pause(self, request: HttpRequest, policy: Policy) -> None:
         services.pause_policy(policy=policy, actor=Actor.staff(request.user))
 
-    @confirmed(label="Resume", consequence="These policies apply again at once, as they were published.")
+    @confirmed(
+        label="Resume",
+        consequence="The policy applies again at once, as it was published. An enforcing one refuses "
+        "requests from this moment on.",
+        done="resumed",
+        icon="play_arrow",
+        facts=tell_pause,
+        applies=lambda policy: policy.state == State.PAUSED,
+    )
     def resume(self, request: HttpRequest, policy: Policy) -> None:
         services.resume_policy(policy=policy, actor=Actor.staff(request.user))
 
@@ -193,55 +285,10 @@ class PolicyAdmin(ModelAdmin):
             else:
                 outcome = trial.try_draft(policy, text)
         context = {
-            **self.admin_site.each_context(request),
-            "title": f"Try {policy.name}",
-            "opts": self.opts,
             "policy": policy,
             "text": text,
             "trial": outcome,
             "may_try": may_try,
             "evidence": verdicts.evidence_of(policy),
         }
-        return TemplateResponse(request, "admin/policies/try.html", context)
-
-
-@admin.register(PolicyVersion)
-class PolicyVersionAdmin(ReadOnlyAdmin):
-    """What was published, as it was."""
-
-    list_display = ["policy", "version", "mode", "direction", "scope", "published_at"]
-    list_select_related = ["policy"]
-    list_filter = ["mode", "direction", "scope"]
-    search_fields = ["policy__name", "policy__id", "id"]
-    ordering = ["-published_at"]
-
-
-@admin.register(Verdict)
-class VerdictAdmin(ReadOnlyAdmin):
-    """What judges said. The texts are nowhere."""
-
-    list_display = [
-        "occurred_at",
-        "policy_version",
-        "direction",
-        "mode",
-        "shown_outcome",
-        "score",
-        "threshold_basis_points",
-        "latency_ms",
-        "judge",
-        "request_id",
-    ]
-    list_select_related = ["version__policy"]
-    list_filter = ["outcome", "mode", "direction"]
-    search_fields = ["=request_id", "=version__id", "=version__policy__id"]
-    ordering = ["-occurred_at"]
-    paginator = ShortPaginator
-
-    @display(description="Policy")
-    def policy_version(self, verdict: Verdict) -> str:
-        return str(verdict.version)
-
-    @display(description="Outcome", label=OUTCOME_COLOURS)
-    def shown_outcome(self, verdict: Verdict) -> str:
-        return verdict.outcome
+        return page_of(self, request, "admin/policies/try.html", f"Try {policy.name}", context)

@@ -73,14 +73,17 @@ def resume_policy(*, policy: Policy, actor: Actor) -> Policy:
     return policy
 
 
-def publish_policy(*, policy: Policy, mode: Mode | str | None = None, actor: Actor) -> Policy:
+def publish_policy(
+    *, policy: Policy, mode: Mode | str | None = None, revision: int | None = None, actor: Actor
+) -> Policy:
     """
-    Put the draft in force, with `mode` as its mode where one is given.
+    Put the draft in force, with `mode` as its mode where one is given; with a `revision`, only that one.
 
     It becomes the next version, unless it is what the current one says; a paused policy applies again.
     """
     with transaction.atomic():
         policy = _locked(policy)
+        _require_revision(policy, revision)
         if mode is not None:
             policy.mode = Mode(mode)
         if policy.scope == Scope.PROJECTS and not policy.project_ids:

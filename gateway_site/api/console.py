@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
-from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib import messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
-from django.utils.cache import add_never_cache_headers
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path
 from django.utils.functional import cached_property
 from unfold.admin import ModelAdmin as ThemedModelAdmin
 from unfold.admin import TabularInline as ThemedTabularInline
+from unfold.contrib.filters.admin import AutocompleteSelectFilter as AutocompleteFilter
 from unfold.contrib.filters.admin import RangeDateTimeFilter as RangeDateTimeFilter
 from unfold.decorators import display as display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget as CheckboxSelectMultiple
 from unfold.widgets import UnfoldAdminIntegerFieldWidget as IntegerInput
 from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
+from unfold.widgets import UnfoldAdminRadioSelectWidget as RadioSelect
+from unfold.widgets import UnfoldAdminSelectWidget as Select
 from unfold.widgets import UnfoldAdminTextInputWidget as TextInput
 
+from gateway_site.api.console_actions import (
+    ActionForm,
+    actions_of,
+    address_of,
+    answer_on_row,
+    buttons_for,
+    confirmed,
+    page_of,
+    show_once,
+)
+from gateway_site.api.console_additions import Addition, Panel, add_to, additions_to, columns_of, fill
 from gateway_site.api.errors import ApiError
 
 __all__ = [
+    "ActionForm",
+    "Addition",
+    "AutocompleteFilter",
     "CheckboxSelectMultiple",
     "IntegerInput",
+    "Panel",
     "PasswordInput",
+    "RadioSelect",
     "RangeDateTimeFilter",
+    "Select",
     "TextInput",
+    "add_to",
+    "address_of",
+    "confirmed",
     "display",
+    "page_of",
+    "show_once",
 ]
 
 
@@ -50,11 +73,74 @@ class ModelAdmin(ThemedModelAdmin):
     """A page that people may write on, where its fields allow."""
 
     list_filter_submit = True
+    list_disable_select_all = True
+    list_per_page = 50
     show_full_result_count = False
+    change_form_outer_before_template = "admin/action_bar.html"
+    change_form_outer_after_template = "admin/panels.html"
+    # What an empty list says: what it is for, what to do next, and the command that does it.
+    about: ClassVar[str] = ""
+    first_step: ClassVar[str] = ""
+    first_command: ClassVar[str] = ""
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # Money, keys and their trail hang below nearly everything; what ends is archived or revoked.
         return False
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        """Whether this person may use the page's actions, though its fields be read-only."""
+        options = self.opts
+        return request.user.has_perm(f"{options.app_label}.change_{options.model_name}")
+
+    def name_of(self, row: Any) -> str:
+        """What people are told that a row is called."""
+        return str(row)
+
+    # --- actions -------------------------------------------------------------------------------------
+
+    def offers(self, request: HttpRequest, row: Any) -> bool:
+        """Whether buttons for this row are worth showing to this person; services decide in any case."""
+        return True
+
+    def all_actions(self) -> list[Any]:
+        """Those of this page and those that other apps add to it."""
+        added = [action for addition in additions_to(self.model) for action in addition.actions]
+        return [*(self.actions or ()), *added]
+
+    def _get_base_actions(self) -> list[Any]:
+        own = super()._get_base_actions()
+        added = [action for addition in additions_to(self.model) for action in addition.actions]
+        return [*own, *(self.get_action(action) for action in added)]
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        found: dict[str, Any] = super().get_actions(request)
+        declared = actions_of(self)
+        return {
+            name: action
+            for name, action in found.items()
+            if name not in declared or declared[name].is_allowed(self, request)
+        }
+
+    def get_urls(self) -> list[Any]:
+        options = self.opts
+        name = f"{options.app_label}_{options.model_name}_do"
+        view = self.admin_site.admin_view(self.action_view)
+        return [path("<path:object_id>/do/<slug:action_name>/", view, name=name), *super().get_urls()]
+
+    def action_view(self, request: HttpRequest, object_id: str, action_name: str) -> HttpResponse:
+        """The page of one action for one row."""
+        row = self.get_object(request, unquote(object_id))
+        if row is None:
+            raise Http404
+        return answer_on_row(self, request, row, action_name)
+
+    # --- pages ---------------------------------------------------------------------------------------
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        asked = actions_of(self).get(request.POST.get("action", ""))
+        if asked is not None and not asked.is_allowed(self, request):
+            raise PermissionDenied  # where Django would say that no action was chosen
+        return super().changelist_view(request, extra_context)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """A service's refusal is a message on the form, as a form's own is."""
@@ -64,10 +150,48 @@ class ModelAdmin(ThemedModelAdmin):
             self.message_user(request, error.message, messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
 
-    def has_operate_permission(self, request: HttpRequest) -> bool:
-        """Whether this person may use the page's actions, though its fields be read-only."""
-        options = self.opts
-        return request.user.has_perm(f"{options.app_label}.change_{options.model_name}")
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> Any:
+        if obj is not None and obj.pk is not None and not kwargs.get("add"):
+            context["buttons"] = buttons_for(self, request, obj)
+            context["links"] = self.links_of(request, obj)
+            context["panels"] = self.panels_of(request, obj)
+        else:
+            # What is made here is made by a service, and may be followed by a page that is shown once.
+            context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+
+    def links_of(self, request: HttpRequest, row: Any) -> list[tuple[str, str, str]]:
+        """Other pages about a row, beside its buttons: an icon, words, an address."""
+        return []
+
+    def panels_of(self, request: HttpRequest, row: Any) -> list[Panel]:
+        """What stands below a row's fields."""
+        return [
+            panel
+            for addition in additions_to(self.model, request)
+            if addition.panels is not None
+            for panel in addition.panels(request, row)
+        ]
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        own = list(super().get_list_display(request))
+        return own + [column for each in additions_to(self.model, request) for column in columns_of(each)]
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        changelist = super().get_changelist_instance(request)
+        changelist.result_list = list(changelist.result_list)
+        self.fill_page(request, changelist.result_list)
+        if not changelist.query and not changelist.has_active_filters:
+            # Nothing is left out, so that the theme need not offer to show all.
+            changelist.full_result_count = changelist.result_count
+        return changelist
+
+    def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
+        """What the rows of one page need beside their own columns, asked for all of them at once."""
+        for addition in additions_to(self.model, request):
+            fill(addition, rows)
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -83,66 +207,3 @@ class ReadOnlyAdmin(ModelAdmin):
 class TabularInline(ThemedTabularInline):
     extra = 0
     can_delete = False
-
-
-RowAction = Callable[[Any, HttpRequest, Any], HttpResponse | None]
-
-
-def confirmed(*, label: str, consequence: str, one_at_a_time: bool = False) -> Callable[[RowAction], Any]:
-    """
-    An admin action that is carried out for each chosen row, after a page that says what will happen.
-
-    It is a POST both times, so it carries the CSRF token; a link can never change anything.
-    """
-
-    def decorate(perform: RowAction) -> Any:
-        @admin.action(description=label, permissions=["operate"])
-        @wraps(perform)
-        def action(page: ModelAdmin, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-            rows = list(queryset)
-            if one_at_a_time and len(rows) != 1:
-                page.message_user(request, f"Choose one row to {label.lower()}.", messages.ERROR)
-                return None
-            if request.POST.get("confirmed") != "yes":
-                return _ask(page, request, rows, label, consequence)
-            for row in rows:
-                try:
-                    answer = perform(page, request, row)
-                except ApiError as error:
-                    page.message_user(request, f"{row}: {error.message}", messages.ERROR)
-                    continue
-                if answer is not None:
-                    return answer
-                page.message_user(request, f"{row}: {label.lower()} done.", messages.SUCCESS)
-            return None
-
-        return action
-
-    return decorate
-
-
-def show_once(page: ModelAdmin, request: HttpRequest, *, title: str, secret: str) -> HttpResponse:
-    """A page with a secret that will not be shown again."""
-    response = _page(page, request, "admin/secret_once.html", title, {"secret": secret})
-    add_never_cache_headers(response)
-    return response
-
-
-def _ask(
-    page: ModelAdmin, request: HttpRequest, rows: list[Any], label: str, consequence: str
-) -> HttpResponse:
-    context = {
-        "rows": rows,
-        "consequence": consequence,
-        "label": label,
-        "action_name": request.POST["action"],
-        "checkbox_name": ACTION_CHECKBOX_NAME,
-    }
-    return _page(page, request, "admin/confirm_action.html", label, context)
-
-
-def _page(
-    page: ModelAdmin, request: HttpRequest, template: str, title: str, context: dict[str, Any]
-) -> HttpResponse:
-    everywhere = page.admin_site.each_context(request)
-    return TemplateResponse(request, template, {**everywhere, "title": title, "opts": page.opts, **context})

@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from billing.ledger import Ledger
-from billing.models import Account, CreditGrant, Reservation, SpendingCap
+from billing.models import Account, CreditGrant, SpendingCap
 from billing.operations import Hold, MarkUnknown, Settle
 from organization.models import AuditEvent
 from tests.billing.cast import Customer, reservation, used
@@ -79,13 +79,16 @@ def test_writing_off_asks_first(staff: Client, acme: Customer, unknown: Hold) ->
 
 
 def test_an_unknown_reservation_is_settled_on_its_page(staff: Client, acme: Customer, unknown: Hold) -> None:
-    url = f"/admin/billing/reservation/{unknown.id}/change/"
+    url = f"/admin/billing/reservation/{unknown.id}/do/settle/"
     assert b"Settle at" in staff.get(url).content
 
-    staff.post(url, {"cost": "0.00000006"})
+    review = staff.post(url, {"asked": "yes", "cost": "0.00000006"})
+    assert b"Charged to the customer" in review.content
+    assert reservation(unknown).state == "unknown"
+    staff.post(url, {"asked": "yes", "confirmed": "yes", "cost": "0.00000006"})
 
     assert reservation(unknown).charged_nanousd == 60
-    assert b"Settle at" not in staff.get(url).content
+    assert b"/do/settle/" not in staff.get(f"/admin/billing/reservation/{unknown.id}/change/").content
 
 
 def test_a_reservation_that_is_not_unknown_cannot_be_changed(
@@ -121,33 +124,75 @@ def test_nobody_can_edit_or_delete_the_ledger(
 
 
 def test_credit_is_granted(staff: Client, acme: Customer) -> None:
-    url = "/admin/billing/creditgrant/add/"
-    assert staff.get(url).status_code == 200
+    chooser = "/admin/billing/creditgrant/add/"
+    assert staff.get(chooser).status_code == 200
+    assert b"There is no organization" in staff.get(chooser, {"organization": "nobody"}).content
 
-    staff.post(url, {"organization": acme.organization.name, "usd": "2", "reason": "", "reference": ""})
-    wrong = staff.post(url, {"organization": "nobody", "usd": "two", "reason": "", "reference": ""})
+    url = staff.get(chooser, {"organization": acme.organization.name}).headers["Location"]
+    form = {"usd": "2", "reason": "paid", "reference": "", "form_id": "once", "asked": "yes"}
+    review = staff.post(url, form)
+    assert b"Available afterwards" in review.content
+    assert acme.available == 1_000
+    wrong = staff.post(url, {**form, "usd": "two", "confirmed": "yes"})
+    assert b"not an amount" in wrong.content
+    for _ in range(2):  # a form that is sent twice grants once
+        staff.post(url, {**form, "confirmed": "yes"})
 
     assert acme.available == 2 * 10**9 + 1_000
-    assert b"There is no organization" in wrong.content
-    assert b"not an amount" in wrong.content
+    assert AuditEvent.objects.filter(action="credit.grant", actor_label="ada").count() == 1
 
 
-def test_a_limit_is_set_changed_and_removed(staff: Client, acme: Customer) -> None:
-    url = "/admin/billing/spendingcap/add/"
-    assert staff.get(url).status_code == 200
-    inline = {"periods-TOTAL_FORMS": "0", "periods-INITIAL_FORMS": "0"}
+def test_credit_is_granted_from_the_account_and_taken_back(staff: Client, acme: Customer) -> None:
+    url = f"/admin/billing/account/{acme.organization.pk}/do/grant_credit/"
+    sure = {"reason": "", "reference": "INV-1", "form_id": "x", "asked": "yes", "confirmed": "yes"}
 
-    staff.post(url, {"api_key": str(acme.key.pk), "period": "day", "limit": "5", **inline})
+    staff.post(url, {**sure, "usd": "2"})
+    refused = staff.post(url, {**sure, "usd": "-3", "reference": ""}, follow=True)
+    staff.post(url, {**sure, "usd": "-2", "reference": ""})
+
+    assert b"is left to take back" in refused.content
+    assert acme.available == 1_000
+    assert b"INV-1" in staff.get(f"/admin/billing/account/{acme.organization.pk}/change/").content
+
+
+def test_a_limit_is_set_changed_and_removed(staff: Client, ledger: Ledger, acme: Customer) -> None:
+    hold = ledger.call(acme.request(60))
+    assert isinstance(hold, Hold)
+    url = f"/admin/organization/projectkey/{acme.key.pk}/do/set_limit/"
+    sure = {"asked": "yes", "confirmed": "yes"}
+
+    review = staff.post(url, {"period": "day", "limit": "0.00000005", "asked": "yes"})
+    assert b"$0.00000006" in review.content  # used already
+    assert b"used up" in review.content
+    assert not SpendingCap.objects.exists()
+    staff.post(url, {"period": "day", "limit": "5", **sure})
     cap = SpendingCap.objects.get()
     assert (cap.scope, cap.limit_nanousd, cap.organization) == ("key", 5 * 10**9, acme.organization)
 
-    staff.post(f"/admin/billing/spendingcap/{cap.pk}/change/", {"limit": "4", **inline})
+    change = f"/admin/billing/spendingcap/{cap.pk}/do/change_limit/"
+    review = staff.post(change, {"limit": "4", "asked": "yes"})
+    assert b"$5.00" in review.content
+    assert b"$4.00" in review.content
+    staff.post(change, {"limit": "4", **sure})
     cap.refresh_from_db()
     assert cap.limit_nanousd == 4 * 10**9
+    assert AuditEvent.objects.latest("id").details["before"] == {"usd": "5"}
 
-    staff.post(
-        "/admin/billing/spendingcap/",
-        {"action": "remove", "_selected_action": str(cap.pk), "confirmed": "yes"},
-    )
+    gone = staff.post(f"/admin/billing/spendingcap/{cap.pk}/do/remove/", {"confirmed": "yes"})
+    assert gone.headers["Location"] == "/admin/billing/spendingcap/"
     assert not SpendingCap.objects.exists()
-    assert not Reservation.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [({"limit": "-1"}, "not negative"), ({"limit": "x"}, "not an amount"), ({"limit": ""}, "required")],
+)
+def test_a_limit_that_cannot_be_is_refused(
+    staff: Client, acme: Customer, fields: dict[str, str], complaint: str
+) -> None:
+    url = f"/admin/organization/project/{acme.project.pk}/do/set_limit/"
+
+    answer = staff.post(url, {"period": "day", "asked": "yes", "confirmed": "yes", **fields})
+
+    assert complaint in answer.content.decode()
+    assert not SpendingCap.objects.exists()

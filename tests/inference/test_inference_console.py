@@ -144,7 +144,10 @@ def test_an_empty_key_field_keeps_the_key_and_a_box_removes_it(console: Client) 
     save(console, Backend, {**BACKEND, "is_enabled": "on", "removes_credential": "on"}, backend)
     backend.refresh_from_db()
     assert backend.credential_ciphertext is None
-    assert AuditEvent.objects.latest("id").details == {"credential_ciphertext": "removed"}
+    assert AuditEvent.objects.latest("id").details == {
+        "credential_ciphertext": "removed",
+        "before": {"credential_ciphertext": "set"},
+    }
 
 
 def test_a_key_does_not_follow_to_another_host(console: Client) -> None:

@@ -2,16 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from asgiref.sync import async_to_sync
-from django.core.management.base import CommandError, CommandParser
-from django.db import transaction
+from django.core.management.base import CommandParser
 
 from gateway_site.api.commands import OperatorCommand
-from gateway_site.api.errors import InvalidRequest
 from inference import services
 from inference.command_prices import add_price_arguments, prices_in
-from inference.models import Backend, CatalogModel
-from inference.upstream_models import UpstreamModel, UpstreamTrouble, fetch_models
+from inference.model_import import import_models
 from organization.audit import Actor
 
 
@@ -26,35 +22,14 @@ class Command(OperatorCommand):
 
     def perform(self, *, backend: str, prefix: str, enable: bool, **options: Any) -> dict[str, Any]:
         place = services.find_backend(backend)
-        if place.kind == Backend.Kind.SIMULATOR:
-            raise CommandError("A simulator has no list of models.")
-        prices = prices_in(options)
-        try:
-            found = async_to_sync(fetch_models)(place)
-        except UpstreamTrouble as problem:
-            raise CommandError(f"{place.name}: {problem}") from None
-        outcome: dict[str, list[str]] = {"added": [], "present": [], "skipped": []}
-        for model in found:
-            state = self._import(place, model, prefix, {**prices, "is_enabled": enable})
-            outcome[state].append(f"{prefix}{model.id}")
+        outcome = import_models(
+            backend=place,
+            prefix=prefix,
+            changes={**prices_in(options), "is_enabled": enable},
+            actor=Actor.command("sync_models"),
+        )
         return {"backend": place.name, **outcome}
 
     def describe(self, outcome: dict[str, Any]) -> str:
         counts = ", ".join(f"{len(outcome[state])} {state}" for state in ("added", "present", "skipped"))
         return "\n".join([f"{outcome['backend']}: {counts}.", *(f"  {each}" for each in outcome["added"])])
-
-    @staticmethod
-    def _import(place: Backend, found: UpstreamModel, prefix: str, changes: dict[str, Any]) -> str:
-        model_id, actor = f"{prefix}{found.id}", Actor.command("sync_models")
-        # One that is there may be another backend's, or have been set up by hand: it is left alone.
-        if model_id.isprintable() and CatalogModel.objects.filter(pk=model_id).exists():
-            return "present"
-        if found.context_length is not None:
-            changes["context_length"] = found.context_length
-        try:
-            with transaction.atomic():
-                model, _ = services.save_model(model_id=model_id, changes=changes, actor=actor)
-                services.save_deployment(model=model, backend=place, upstream_id=found.id, actor=actor)
-        except InvalidRequest:
-            return "skipped"  # an id that could not be asked for here
-        return "added"

@@ -1,0 +1,140 @@
+"""The console's trail of who did what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import quote
+from django.db.models import Model
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from gateway_site.api.console import (
+    AutocompleteFilter,
+    RangeDateTimeFilter,
+    ReadOnlyAdmin,
+    ShortPaginator,
+    display,
+)
+from gateway_site.api.moments import moment
+from organization.models import AuditEvent
+
+# Where an event tells what was there before the change.
+BEFORE = "before"
+
+
+def readable(details: dict[str, Any]) -> SafeString:
+    """What an event tells, as lines: a name, what was there before where that is known, and what is now."""
+    before = details.get(BEFORE)
+    earlier = before if isinstance(before, dict) else {}
+    lines = [
+        (name.replace("_", " "), _change(name, value, earlier))
+        for name, value in details.items()
+        if name != BEFORE
+    ]
+    if not lines:
+        return format_html("<span>{}</span>", "nothing more")
+    return format_html_join("", "<div>{}: {}</div>", lines)
+
+
+def _change(name: str, value: Any, earlier: dict[str, Any]) -> SafeString:
+    if name not in earlier:
+        return format_html('<span class="change-new">{}</span>', _text(value))
+    return format_html(
+        '<span class="change-old">{}</span> → <span class="change-new">{}</span>',
+        _text(earlier[name]),
+        _text(value),
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {each}" for name, each in value.items()) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in (None, "") else str(value)
+
+
+@admin.register(AuditEvent)
+class AuditEventAdmin(ReadOnlyAdmin):
+    """Who did what."""
+
+    about = "Everything that people, admin keys and commands change is recorded here and can never be edited."
+    first_step = "There is nothing to do: the first change makes the first entry."
+    list_display = ["when", "action", "target", "actor", "organization", "request_seen"]
+    list_filter = ["actor_kind", ("organization", AutocompleteFilter), ("occurred_at", RangeDateTimeFilter)]
+    list_select_related = ["organization"]
+    search_fields = ["^action", "target_id", "actor_label", "=request_id"]
+    search_help_text = "An action such as key.revoke, an id, a person, a request id."
+    paginator = ShortPaginator
+    ordering = ["-id"]
+    fields = ["when", "action", "target", "actor", "actor_kind", "organization", "request_seen", "told"]
+    readonly_fields = ["when", "target", "actor", "request_seen", "told"]
+
+    def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
+        self._name_targets(rows)
+        for event in rows:
+            event.is_in_list = True
+        super().fill_page(request, rows)
+
+    def _name_targets(self, rows: list[Any]) -> None:
+        """What the events are about: a query for each kind of thing, not for each event."""
+        ids: defaultdict[str, set[str]] = defaultdict(set)
+        for event in rows:
+            ids[event.target_kind].add(event.target_id)
+        models = self._models()
+        for kind, wanted in ids.items():
+            if kind not in models:
+                continue
+            found = models[kind]._default_manager.filter(pk__in=wanted)
+            names = {str(each.pk): str(each) for each in found}
+            for event in rows:
+                if event.target_kind == kind:
+                    event.found_name = names.get(event.target_id)
+
+    def _models(self) -> dict[str, type[Model]]:
+        return {model._meta.model_name or "": model for model in self.admin_site._registry}
+
+    @display(description="Time", ordering="occurred_at")
+    def when(self, event: AuditEvent) -> SafeString:
+        return moment(event.occurred_at)
+
+    @display(description="Target")
+    def target(self, event: Any) -> SafeString:
+        if not hasattr(event, "is_in_list"):
+            self._name_targets([event])
+        model = self._models().get(event.target_kind)
+        words = getattr(event, "found_name", None) or event.target_id
+        if model is None:
+            return format_html('{}<span class="under">{}</span>', words, event.target_kind)
+        address = reverse(
+            f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[quote(event.target_id)]
+        )
+        return format_html(
+            '<a class="text-link" href="{}">{}</a><span class="under">{}</span>',
+            address,
+            words,
+            model._meta.verbose_name,
+        )
+
+    @display(description="Who", ordering="actor_label")
+    def actor(self, event: AuditEvent) -> SafeString:
+        return format_html(
+            '{}<span class="under">{}</span>', event.actor_label, event.get_actor_kind_display()
+        )
+
+    @display(description="Request id")
+    def request_seen(self, event: AuditEvent) -> SafeString:
+        # On its own page whole, in the list as much as tells it from others.
+        shown = event.request_id[:8] if hasattr(event, "is_in_list") else event.request_id
+        return format_html('<span class="mono" title="{}">{}</span>', event.request_id, shown)
+
+    @display(description="What changed")
+    def told(self, event: AuditEvent) -> SafeString:
+        return readable(event.details)

@@ -1,0 +1,122 @@
+"""The console's windows on what was published and on what judges said."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from gateway_site.api.console import ReadOnlyAdmin, ShortPaginator, address_of, display
+from gateway_site.api.moments import moment
+from policies.models import PolicyVersion, Verdict
+
+OUTCOME_COLOURS = {"match": "danger", "no_match": "success", "inconclusive": "warning"}
+
+
+@admin.register(PolicyVersion)
+class PolicyVersionAdmin(ReadOnlyAdmin):
+    """What was published, as it was."""
+
+    about = "What was published of each policy, as it was. A version never changes."
+    first_step = "Open a policy and choose Publish."
+    first_command = "python manage.py publish_policy POLICY_ID"
+    list_display = ["title", "version", "mode", "direction", "scope", "published"]
+    list_select_related = ["policy__organization"]
+    list_filter = ["mode", "direction", "scope"]
+    search_fields = ["policy__name", "=policy__id", "=id"]
+    ordering = ["-published_at"]
+    fields = [
+        "title",
+        "version",
+        "rule",
+        "direction",
+        "mode",
+        "scope",
+        "project_ids",
+        "match_threshold_basis_points",
+        "published",
+    ]
+    readonly_fields = fields
+
+    @display(description="Policy", ordering="policy__name")
+    def title(self, version: PolicyVersion) -> SafeString:
+        return format_html('{}<span class="under">{}</span>', version.policy, version.policy.organization)
+
+    @display(description="Published", ordering="published_at")
+    def published(self, version: PolicyVersion) -> SafeString:
+        return moment(version.published_at)
+
+
+@admin.register(Verdict)
+class VerdictAdmin(ReadOnlyAdmin):
+    """What judges said. The texts are nowhere."""
+
+    about = "What judges said about requests and answers, without their texts."
+    first_step = "Publish a policy: the next request that it covers makes the first verdict."
+    list_display = [
+        "when",
+        "title",
+        "direction",
+        "mode",
+        "shown_outcome",
+        "p_yes",
+        "threshold_basis_points",
+        "took",
+        "judge",
+        "asked_of",
+    ]
+    list_select_related = ["version__policy"]
+    list_filter = ["outcome", "mode", "direction"]
+    search_fields = ["=request_id", "=version__id", "=version__policy__id"]
+    search_help_text = "An id, whole: of a request, a policy or a version."
+    ordering = ["-occurred_at"]
+    paginator = ShortPaginator
+    fields = [
+        "when",
+        "title",
+        "project",
+        "direction",
+        "mode",
+        "shown_outcome",
+        "score",
+        "threshold_basis_points",
+        "reason",
+        "judge",
+        "judgements",
+        "took",
+        "asked_of",
+    ]
+    readonly_fields = fields
+
+    @display(description="Time", ordering="occurred_at")
+    def when(self, verdict: Verdict) -> SafeString:
+        return moment(verdict.occurred_at)
+
+    @display(description="Policy")
+    def title(self, verdict: Verdict) -> SafeString:
+        policy = verdict.version.policy
+        return format_html(
+            '<a class="text-link" href="{}">{}</a> v{}', address_of(policy), policy, verdict.version.version
+        )
+
+    @display(description="Outcome", label=OUTCOME_COLOURS)
+    def shown_outcome(self, verdict: Verdict) -> str:
+        return verdict.outcome
+
+    @display(description="P(yes)")
+    def p_yes(self, verdict: Verdict) -> str:
+        return "" if verdict.score is None else f"{100 * verdict.score:.2f} %"
+
+    @display(description="Took")
+    def took(self, verdict: Verdict) -> str:
+        return f"{verdict.latency_ms} ms"
+
+    @display(description="Request")
+    def asked_of(self, verdict: Verdict) -> SafeString:
+        return format_html(
+            '<a class="text-link mono" href="{}" title="{}">{}</a>',
+            reverse("admin:inference_activity_change", args=[verdict.request_id]),
+            verdict.request_id,
+            str(verdict.request_id)[:8],
+        )
