@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import os
 
-from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.routing import ProtocolTypeRouter
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_site.settings")
 django_application = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
-from django.urls import re_path  # noqa: E402
 from servestatic import ServeStaticASGI  # noqa: E402
 
 from gateway_site.api.edge import EdgeMiddleware  # noqa: E402
 from gateway_site.api.request_id import RequestIdMiddleware  # noqa: E402
 from gateway_site.lifespan import Lifespan  # noqa: E402
 from gateway_site.live_tail import sockets  # noqa: E402
-from inference import routing  # noqa: E402
+from inference.routing import Ahead  # noqa: E402
 
 # Generation ahead of Django, whose middleware knows nothing of streams; everything else to Django.
-routes = URLRouter([*routing.urlpatterns, re_path(r"", django_application)])  # type: ignore[arg-type]
-gateway = EdgeMiddleware(routes)
+gateway = EdgeMiddleware(Ahead(otherwise=django_application))
 if settings.STATIC_ROOT.is_dir():
     # Files with hashed names, found once at start; every other path goes on to the gateway.
     gateway = ServeStaticASGI(gateway, root=str(settings.STATIC_ROOT), prefix="static")

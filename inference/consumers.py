@@ -1,5 +1,5 @@
 """
-The generation endpoints, as ASGI applications under Channels' routing.
+The generation endpoints, as ASGI applications ahead of Django.
 
 Channels' own HTTP consumer awaits its handler in the loop that would tell it of a hang-up, so it cannot see
 one while it streams. This one speaks `receive` and `send` itself: the work runs in a task of its own, and
@@ -19,7 +19,7 @@ from typing import Any
 
 from django.conf import settings
 
-from gateway_site.api.errors import ApiError, MethodNotAllowed, NotFound
+from gateway_site.api.errors import ApiError, MethodNotAllowed
 from gateway_site.api.headers import values_of
 from gateway_site.api.strict_json import require_json_content_type
 from inference import activity_writer, affinity, authentication
@@ -94,8 +94,6 @@ class GenerationConsumer:
         self.dialect = dialect
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] != self.dialect.path:
-            raise NotFound("There is no such route.")  # `//v1/…`, which the router takes for ours
         if scope["method"] != "POST":
             raise MethodNotAllowed(scope["method"], ["POST"])
         key = await authentication.customer_key(scope)
@@ -119,17 +117,7 @@ class GenerationConsumer:
             return
         flight = Flight(Wire(scope, send))
         task = flight.start(self._work(flight, key, trace, session, body))
-        hang_up = asyncio.ensure_future(_gone(receive))
-        try:
-            await asyncio.wait({task, hang_up}, return_when=asyncio.FIRST_COMPLETED)
-            flight.abort(Abort.HUNG_UP)
-            await flight.wait()
-        except asyncio.CancelledError:
-            # The server ends us. What is under way is told, and settles before we go.
-            flight.abort(Abort.DRAIN)
-            await flight.wait()
-        finally:
-            hang_up.cancel()
+        await flight.follow(receive)
         if flight.reason in (Abort.HUNG_UP, Abort.SLOW_READER):
             trace.give_up()
         task.result()
@@ -196,11 +184,6 @@ async def read_body(receive: Any) -> bytes | None:
         chunks.append(message.get("body", b""))
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-async def _gone(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 chat_completions = GenerationConsumer(CHAT)

@@ -1,5 +1,5 @@
 """
-POST /v1/messages/count_tokens, as an ASGI application under Channels' routing.
+POST /v1/messages/count_tokens, as an ASGI application ahead of Django.
 
 Ahead of Django as generation is, because it may ask a backend, and because a large input is counted in a
 thread of the pool, where Django would let every other view of the process wait for it.
@@ -15,8 +15,7 @@ import msgspec
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 
-from gateway_site.api.envelope import TOKEN_COUNT_PATH
-from gateway_site.api.errors import InvalidRequest, MethodNotAllowed, NotFound, ProjectArchivedForUse
+from gateway_site.api.errors import InvalidRequest, MethodNotAllowed, ProjectArchivedForUse
 from gateway_site.api.headers import values_of
 from inference import affinity, token_counting
 from inference.catalog import off_loop
@@ -36,8 +35,6 @@ HEADERS = ("Content-Type", "Content-Encoding", BETA_HEADER, affinity.SESSION_HEA
 
 
 async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
-    if scope["path"] != TOKEN_COUNT_PATH:
-        raise NotFound("There is no such route.")  # `//v1/…`, which the router takes for ours
     if scope["method"] != "POST":
         raise MethodNotAllowed(scope["method"], ["POST"])
     key = await _customer_key(scope)

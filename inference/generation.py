@@ -41,6 +41,9 @@ class Flight:
         self.reason: Abort | None = None
         # From admission on.
         self.generation: Generation | None = None
+        # Who waits for the end, while it waits for the client.
+        self._follower: asyncio.Task[Any] | None = None
+        self._is_recalled = False
         self._deadline = time.monotonic() + settings.GATEWAY_DEADLINE_SECONDS
         self._side_tasks: set[asyncio.Task[None]] = set()
 
@@ -61,9 +64,27 @@ class Flight:
             self.reason = reason
             self._task.cancel()
 
-    async def wait(self) -> None:
-        """Until it has ended, whatever it ended with."""
-        await asyncio.wait({self._task})
+    async def follow(self, receive: Any) -> None:
+        """
+        Until it has ended, whatever it ended with; stopped, if the client leaves before.
+
+        `receive` is awaited here and not in a task of its own, which every request would pay for. Most
+        servers tell of an end also when the answer is complete; where one does not, `_land` recalls us.
+        """
+        self._follower = asyncio.current_task()
+        try:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            if not self.wire.is_complete:
+                self.abort(Abort.HUNG_UP)
+        except asyncio.CancelledError:
+            if not (self._is_recalled and self._follower is not None and self._follower.uncancel() == 0):
+                # The server ends us. What is under way is told, and settles before we go.
+                self.abort(Abort.DRAIN)
+        finally:
+            self._follower = None
+        if not self._task.done():
+            await asyncio.wait({self._task})
 
     async def _fly(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -91,6 +112,9 @@ class Flight:
     def _land(self, task: asyncio.Task[None]) -> None:
         self._timer.cancel()
         flights.discard(self)
+        if self._follower is not None:
+            self._is_recalled = True
+            self._follower.cancel()
 
     # --- the clock -----------------------------------------------------------------------------------
 

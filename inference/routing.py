@@ -1,18 +1,31 @@
-"""The paths that are served ahead of Django, for `channels.routing.URLRouter`."""
+"""The paths that are served ahead of Django."""
 
 from __future__ import annotations
 
-from django.urls import path
+from collections.abc import Awaitable
+from typing import Any
 
 from gateway_site.api.envelope import TOKEN_COUNT_PATH
 from inference.consumers import chat_completions, responses_endpoint
 from inference.count_consumer import count_tokens
 
-urlpatterns = [
-    path(route.lstrip("/"), consumer)  # type: ignore[arg-type]
-    for route, consumer in (
-        (chat_completions.dialect.path, chat_completions),
-        (responses_endpoint.dialect.path, responses_endpoint),
-        (TOKEN_COUNT_PATH, count_tokens),
-    )
-]
+
+class Ahead:
+    """
+    An ASGI application: these paths, exactly as they are written, and another application for all others.
+
+    A lookup, because the paths have no parameters: Channels' URLRouter matches patterns, which costs every
+    request as much as reading its body.
+    """
+
+    def __init__(self, otherwise: Any) -> None:
+        self._otherwise = otherwise
+        self._consumers: dict[str, Any] = {
+            chat_completions.dialect.path: chat_completions,
+            responses_endpoint.dialect.path: responses_endpoint,
+            TOKEN_COUNT_PATH: count_tokens,
+        }
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        served: Awaitable[None] = self._consumers.get(scope["path"], self._otherwise)(scope, receive, send)
+        return served

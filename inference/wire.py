@@ -28,6 +28,8 @@ class Wire:
         self._scope = scope
         self._send = send
         self._has_begun = False
+        # From the last byte on: what the client does then does not matter any more.
+        self.is_complete = False
         self._sending_since: float | None = None
         self._last_sent = 0.0
 
@@ -35,6 +37,8 @@ class Wire:
         headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
         self._sending_since = time.monotonic()
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        # Before it is sent: a server may tell of the end while it takes the last byte.
+        self.is_complete = True
         await self._send({"type": "http.response.body", "body": body})
         self._sending_since = None
 
@@ -45,6 +49,7 @@ class Wire:
                 self._has_begun = True
                 await self._put({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
             await self._put({"type": "http.response.body", "body": record, "more_body": True})
+        self.is_complete = True
         await self._put({"type": "http.response.body", "body": b""})
         self._has_begun = False
 
