@@ -98,6 +98,8 @@ GATEWAY_PING_SECONDS = env.integer("GATEWAY_PING_SECONDS", 15, minimum=1)
 GATEWAY_SLOW_READER_SECONDS = env.integer("GATEWAY_SLOW_READER_SECONDS", 30, minimum=1)
 # How long requests may go on after the server was told to stop.
 GATEWAY_DRAIN_SECONDS = env.integer("GATEWAY_DRAIN_SECONDS", 30, minimum=1)
+# Whether answers say where their time went, in a Server-Timing header. It tells clients how busy we are.
+GATEWAY_SERVER_TIMING = env.boolean("GATEWAY_SERVER_TIMING", False)
 # Whether http(s) addresses of images go on to backends, which then fetch them. The gateway never does.
 GATEWAY_REMOTE_IMAGES = env.boolean("GATEWAY_REMOTE_IMAGES", False)
 

@@ -55,6 +55,21 @@ class Trace:
     first_token: float | None = None
     usage: Usage | None = None
     cost_nanousd: int | None = None
+    # How long each step took, as far as it came: what `server_timing` tells.
+    steps: dict[str, float] = field(default_factory=dict)
+
+    def note_step(self, name: str, began: float) -> float:
+        """A step that began then has ended now, which is returned."""
+        now = time.monotonic()
+        self.steps[name] = now - began
+        return now
+
+    def server_timing(self) -> bytes:
+        """The value of a Server-Timing header: steps in milliseconds, and the wait for the first token."""
+        steps = dict(self.steps)
+        if self.first_token is not None:
+            steps["upstream"] = self.first_token - self.attempts[-1].began
+        return ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in steps.items()).encode()
 
     def begin_attempt(self, deployment: str) -> Attempt:
         attempt = Attempt(deployment, time.monotonic())

@@ -96,8 +96,10 @@ class GenerationConsumer:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["method"] != "POST":
             raise MethodNotAllowed(scope["method"], ["POST"])
+        came = time.monotonic()
         key = await authentication.customer_key(scope)
-        trace = Trace(key, self.dialect.path)
+        trace = Trace(key, self.dialect.path, started=came)
+        trace.note_step("auth", came)
         try:
             await self._serve(key, trace, scope, receive, send)
         except ApiError as error:
@@ -115,7 +117,8 @@ class GenerationConsumer:
         if body is None:
             trace.give_up()
             return
-        flight = Flight(Wire(scope, send))
+        timing = trace.server_timing if settings.GATEWAY_SERVER_TIMING else None
+        flight = Flight(Wire(scope, send, timing))
         task = flight.start(self._work(flight, key, trace, session, body))
         await flight.follow(receive)
         if flight.reason in (Abort.HUNG_UP, Abort.SLOW_READER):
@@ -127,8 +130,10 @@ class GenerationConsumer:
     ) -> None:
         in_force = look(key.project)  # asked while the body is parsed
         organization_id = key.project.organization_id
+        began = time.monotonic()
         call = await self._parse(body, organization_id)
         trace.model, trace.is_stream = call.prompt.model, call.stream
+        parsed = trace.note_step("parse", began)
         gate = await Gate.open(
             project=key.project, request_id=trace.id, policy_ids=call.policy_ids, snapshot=in_force
         )
@@ -139,6 +144,7 @@ class GenerationConsumer:
             request_id=trace.id,
             is_judged_first=gate.blocks_request,
         )
+        trace.note_step("reserve", parsed)
         head = self.dialect.head(call, organization_id, trace.id)
         async with Generation(admission, trace) as generation:
             flight.generation = generation

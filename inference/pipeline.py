@@ -112,6 +112,10 @@ class Generation:
         if not await get_ledger().heartbeat(self._admission.hold, seen) and not self.is_over:
             logger.warning("request %s lost its hold while it was running", self._admission.hold.id)
 
+    def note_judged(self, began: float) -> None:
+        """The request was judged, from then to now; perhaps while a backend worked."""
+        self._trace.note_step("judge", began)
+
     def forgive(self) -> None:
         """The request was refused by a policy: what a backend did meanwhile is not its sender's to pay."""
         self._is_forgiven = True
@@ -160,8 +164,10 @@ class Generation:
     async def _end(self, is_complete: bool) -> None:
         self.is_over = self.is_settling = True
         # Were we cancelled here after all, the ledger would go on with what it was asked.
+        began = time.monotonic()
         outcome = await self._resolution(is_complete)
         self.is_settling = False
+        self._trace.note_step("settle", began)
         self._trace.settle(outcome, self._meter.usage())
         if outcome.operator_loss_nanousd:
             logger.warning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Hashable
 
 from gateway_site.api.errors import JudgeUnavailable, PolicyViolation
@@ -36,11 +37,13 @@ async def judged(
     """
 
     async def check() -> None:
+        began = time.monotonic()
         try:
             await gate.check_request(texts_of(prompt), is_readable=_is_readable(prompt))
         except (PolicyViolation, JudgeUnavailable):
             generation.forgive()
             raise
+        generation.note_judged(began)
 
     events = generation.events()
     if gate.blocks_request and not _may_have_side_effects(prompt):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from gateway_site.api.edge import begin_stream
@@ -24,8 +24,10 @@ class Wire:
     The head of a stream goes out with the first record and not before: until then a failure is a status.
     """
 
-    def __init__(self, scope: Any, send: Any) -> None:
+    def __init__(self, scope: Any, send: Any, timing: Callable[[], bytes] | None = None) -> None:
         self._scope = scope
+        # What to say of this request's time so far, where that is wanted.
+        self._timing = timing
         self._send = send
         self._has_begun = False
         # From the last byte on: what the client does then does not matter any more.
@@ -34,7 +36,7 @@ class Wire:
         self._last_sent = 0.0
 
     async def send_json(self, body: bytes) -> None:
-        headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
+        headers = self._head([JSON_TYPE, (b"content-length", b"%d" % len(body))])
         self._sending_since = time.monotonic()
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         # Before it is sent: a server may tell of the end while it takes the last byte.
@@ -47,7 +49,8 @@ class Wire:
             if not self._has_begun:
                 begin_stream(self._scope, error_record)
                 self._has_begun = True
-                await self._put({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+                headers = self._head(STREAM_HEADERS)
+                await self._put({"type": "http.response.start", "status": 200, "headers": headers})
             await self._put({"type": "http.response.body", "body": record, "more_body": True})
         self.is_complete = True
         await self._put({"type": "http.response.body", "body": b""})
@@ -65,6 +68,9 @@ class Wire:
     def silent_seconds(self, now: float) -> float:
         """How long a stream has had nothing to say; 0 for what is no stream, or not yet."""
         return now - self._last_sent if self._has_begun else 0.0
+
+    def _head(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        return headers if self._timing is None else [*headers, (b"server-timing", self._timing())]
 
     async def _put(self, message: dict[str, Any]) -> None:
         self._last_sent = self._sending_since = time.monotonic()
