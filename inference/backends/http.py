@@ -1,12 +1,12 @@
 """
 One HTTP conversation with a backend: a POST, and an answer read as it arrives.
 
-aiohttp, one session for each event loop. Nothing of the client's request but the body built for this
-backend goes out: no header, no cookie, no proxy from the environment. Redirects are not followed,
-compressed answers are not asked for, and every wait and every size has a bound.
+Connections of our own (`connection`), one pool for each event loop. Nothing of the client's request but the
+body built for this backend goes out: no header, no cookie, no proxy from the environment. Redirects are not
+followed, compressed answers are not asked for, and every wait and every size has a bound.
 
 Every fault leaves as a BackendError (see `http_failures`), raised outside of the `except` that saw the
-original: aiohttp's exceptions carry the request's headers, and with them the credential.
+original: an OSError can name the address, which is not the client's to know.
 """
 
 from __future__ import annotations
@@ -19,20 +19,15 @@ from types import TracebackType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-import aiohttp
 import msgspec
-from aiohttp.connector import Connection
 
-from gateway_site.api.errors import (
-    ApiError,
-    BackendError,
-    BackendFailed,
-    BackendUnreachable,
-    DeadlineExceeded,
-)
+from gateway_site.api.errors import BackendError, BackendFailed, BackendUnreachable, DeadlineExceeded
 from inference.backends.addresses import GuardedResolver
 from inference.backends.base import Dispatch
+from inference.backends.connection import Connection, Limits, Origin
+from inference.backends.connection_pool import ConnectionPool
 from inference.backends.http_failures import failure_of_status
+from inference.backends.request_head import head_of_post
 from inference.backends.sse import Decoder, Record, StreamTooLarge
 from inference.events import Event
 
@@ -40,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 MAX_WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_ERROR_BODY_BYTES = 64 * 1024
-READ_BUFFER_BYTES = 64 * 1024
 # Shorter than what uvicorn, and so vLLM, and llama.cpp grant (5 s): a connection that the server closes
 # just as we reuse it is a request whose outcome nobody knows.
 KEEP_ALIVE_SECONDS = 4
@@ -87,13 +81,12 @@ class Reader(Protocol):
 
 
 class Client:
-    """Sessions to backends, one for each event loop, made when first used."""
+    """Connections to backends, a pool for each event loop, made when first used."""
 
     def __init__(self, timeouts: Timeouts | None = None, resolver: GuardedResolver | None = None) -> None:
         self.timeouts = timeouts or Timeouts()
         self._resolver = resolver
-        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession]
-        self._sessions = WeakKeyDictionary()
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ConnectionPool] = WeakKeyDictionary()
 
     async def __aenter__(self) -> Client:
         return self
@@ -104,178 +97,153 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the session of the running loop. For the end of a process."""
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
-        if session is not None:
-            await session.close()
+        """Close the idle connections of the running loop. For the end of a process."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            pool.close()
+            # A transport lets go of its socket in the loop's next round.
+            await asyncio.sleep(0)
 
     async def post(self, request: Request, dispatch: Dispatch) -> Answer:
         """The answer to the request, once its head is here and says success; else BackendError."""
-        flight = _Flight(dispatch)
+        pool = self._pool()
+        head = head_of_post(request.url, tuple(request.headers.items()))
+        limits = self._limits(pool)
+        connection = pool.idle(head.origin) or await self._dial(pool, head.origin, limits, request)
+        answer = None
         try:
-            response = await self._session().post(
-                request.url,
-                data=request.body,
-                headers=request.headers,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=self.timeouts.total,
-                    connect=self.timeouts.connect,
-                    sock_read=self.timeouts.first_byte,
-                ),
-                middlewares=[flight.board],
-            )
-        except (aiohttp.ClientError, OSError) as exc:
-            failure = flight.failure(exc)
-            self._log(request, type(exc).__name__)
+            await dispatch()
+            # The dispatch let the loop run: by now it knows of a connection that was closed while idle.
+            if not connection.is_open:
+                connection = await self._dial(pool, head.origin, limits, request)
+            if pool.time() >= limits.ends_at:
+                raise BackendUnreachable
+            connection.send((head.before(request.body), request.body), limits, is_keeper=head.is_keeper)
+            answer = await self._answer(pool, connection, request)
+            return answer
+        finally:
+            if answer is None:
+                pool.give_back(connection)
+
+    def _pool(self) -> ConnectionPool:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            # A pool refers to its loop, so those of loops that are gone would stay.
+            for ended in [known for known in self._pools if known.is_closed()]:
+                del self._pools[ended]
+            resolver = self._resolver or GuardedResolver()
+            pool = ConnectionPool(loop, resolver, keep_alive_seconds=KEEP_ALIVE_SECONDS)
+            self._pools[loop] = pool
+        return pool
+
+    def _limits(self, pool: ConnectionPool) -> Limits:
+        timeouts = self.timeouts
+        return Limits(timeouts.first_byte, timeouts.between_bytes, pool.time() + timeouts.total)
+
+    async def _dial(
+        self, pool: ConnectionPool, origin: Origin, limits: Limits, request: Request
+    ) -> Connection:
+        try:
+            return await pool.dial(origin, min(self.timeouts.connect, limits.ends_at - pool.time()))
+        except OSError as exc:
+            _log(request, type(exc).__name__)
+        raise BackendUnreachable
+
+    async def _answer(self, pool: ConnectionPool, connection: Connection, request: Request) -> Answer:
+        failure: BackendError
+        try:
+            status = await connection.head()
+        except OSError as exc:
+            failure = _failure(exc)
+            _log(request, type(exc).__name__)
         else:
-            if response.status == 200:
-                return Answer(response, self.timeouts, request)
-            failure = await self._refusal(request, response)
-            self._log(request, f"status {response.status}")
+            if status == 200 and connection.fields.get(b"content-encoding", b"identity") == b"identity":
+                return Answer(pool, connection, request)
+            failure = await self._refusal(connection, request)
+            _log(request, f"status {status}")
         raise failure
 
-    def _session(self) -> aiohttp.ClientSession:
-        loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
-        if session is None:
-            session = self._sessions[loop] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    # How many requests run at once was decided at admission.
-                    limit=0,
-                    keepalive_timeout=KEEP_ALIVE_SECONDS,
-                    resolver=self._resolver or GuardedResolver(),
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"Accept-Encoding": "identity", "User-Agent": "inference-gateway"},
-                request_class=_Dispatched,
-                auto_decompress=False,
-                trust_env=False,
-                read_bufsize=READ_BUFFER_BYTES,
-            )
-        return session
-
-    async def _refusal(self, request: Request, response: aiohttp.ClientResponse) -> BackendError:
+    async def _refusal(self, connection: Connection, request: Request) -> BackendError:
         body = b""
+        connection.hasten(self.timeouts.between_bytes)
         try:
-            async with asyncio.timeout(self.timeouts.between_bytes):
-                while len(body) < MAX_ERROR_BODY_BYTES and (chunk := await response.content.readany()):
-                    body += chunk
-        except (aiohttp.ClientError, OSError):
+            while len(body) < MAX_ERROR_BODY_BYTES and (chunk := await connection.read()):
+                body += chunk
+        except OSError:
             pass  # the status alone says what happened
-        finally:
-            response.release()
+        retry_after = connection.fields.get(b"retry-after")
         return failure_of_status(
-            response.status,
+            connection.status,
             body,
-            retry_after=response.headers.get("Retry-After"),
+            retry_after=None if retry_after is None else retry_after.decode("latin-1"),
             credential=request.credential,
         )
-
-    @staticmethod
-    def _log(request: Request, what: str) -> None:
-        logger.warning("backend %s: %s", request.backend, what)
-
-
-class _Dispatched(aiohttp.ClientRequest):
-    """A request that asks, when the connection stands and before its first byte, whether it may go."""
-
-    flight: _Flight
-
-    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-        await self.flight.depart(conn)
-        return await super().send(conn)
-
-
-class _Flight:
-    """How far one request got, for the one question that money asks: may anything have been generated?"""
-
-    def __init__(self, dispatch: Dispatch) -> None:
-        self._dispatch = dispatch
-        self._is_sent = False
-        self._refusal: Exception | None = None
-
-    async def board(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        assert isinstance(request, _Dispatched)  # noqa: S101 - the session makes no other kind
-        request.flight = self
-        return await handler(request)
-
-    async def depart(self, connection: Connection) -> None:
-        try:
-            await self._dispatch()
-        except (ApiError, OSError) as exc:
-            # Kept, because aiohttp dresses an OSError as its own.
-            self._refusal = exc
-            raise
-        if connection.protocol is None or not connection.protocol.is_connected():
-            raise aiohttp.ClientConnectionResetError("closed before the request was sent")
-        self._is_sent = True
-
-    def failure(self, exc: Exception) -> Exception:
-        if self._refusal is not None:
-            return self._refusal
-        if not self._is_sent:
-            return BackendUnreachable()
-        return DeadlineExceeded() if isinstance(exc, TimeoutError) else BackendFailed()
 
 
 class Answer:
     """A success whose body is still arriving. `close` it in every case."""
 
-    def __init__(self, response: aiohttp.ClientResponse, timeouts: Timeouts, request: Request) -> None:
-        self._response = response
-        self._content = response.content
+    def __init__(self, pool: ConnectionPool, connection: Connection, request: Request) -> None:
+        self._pool = pool
+        self._connection = connection
         self._request = request
         self._decoder = Decoder(max_stream_bytes=request.max_stream_bytes)
+        self._is_closed = False
         # Not only when it says so: some servers call their streams text/plain.
-        self.is_event_stream = response.content_type != "application/json"
-        if response.connection is not None and response.connection.protocol is not None:
-            # The wait for the head is over; from here on a silence counts.
-            response.connection.protocol.read_timeout = timeouts.between_bytes
-            response.connection.protocol.start_timeout()
+        media_type = connection.fields.get(b"content-type", b"").partition(b";")[0]
+        self.is_event_stream = media_type.strip().lower() != b"application/json"
 
     async def records(self) -> list[Record] | None:
         """What has arrived since the last call, possibly nothing whole; None at the end."""
         try:
-            chunk = await self._content.readany()
+            chunk = await self._connection.read()
             return self._decoder.feed(chunk) if chunk else None
-        except (aiohttp.ClientError, OSError, StreamTooLarge) as exc:
-            failure = self._failure(exc)
+        except (OSError, StreamTooLarge) as exc:
+            failure = self._failed(exc)
         raise failure
 
     async def whole(self) -> bytes:
         body = bytearray()
         try:
-            while chunk := await self._content.readany():
+            while chunk := await self._connection.read():
                 body += chunk
                 if len(body) > MAX_WHOLE_ANSWER_BYTES:
                     raise StreamTooLarge
             return bytes(body)
-        except (aiohttp.ClientError, OSError, StreamTooLarge) as exc:
-            failure = self._failure(exc)
+        except (OSError, StreamTooLarge) as exc:
+            failure = self._failed(exc)
         raise failure
 
     async def drain(self) -> None:
         """Read what is left after the last record, so that the connection can be used again."""
+        if self._connection.is_complete:
+            return
+        self._connection.hasten(DRAIN_SECONDS)
         try:
-            async with asyncio.timeout(DRAIN_SECONDS):
-                while len(await self._content.readany()):
-                    pass
-        except (aiohttp.ClientError, OSError):
+            while await self._connection.read():
+                pass
+        except OSError:
             pass  # `close` gives the connection up
 
     def close(self) -> None:
         """Keep the connection if the answer was read to its end, else cut it: upstream must stop."""
-        if self._content.is_eof():
-            self._response.release()
-        else:
-            self._response.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self._pool.give_back(self._connection)
 
-    def _failure(self, exc: Exception) -> BackendError:
-        logger.warning("backend %s: %s in the answer", self._request.backend, type(exc).__name__)
-        return DeadlineExceeded() if isinstance(exc, TimeoutError) else BackendFailed()
+    def _failed(self, exc: Exception) -> BackendError:
+        _log(self._request, f"{type(exc).__name__} in the answer")
+        return _failure(exc)
+
+
+def _failure(exc: Exception) -> BackendError:
+    """Of a request that was sent."""
+    return DeadlineExceeded() if isinstance(exc, TimeoutError) else BackendFailed()
+
+
+def _log(request: Request, what: str) -> None:
+    logger.warning("backend %s: %s", request.backend, what)
 
 
 async def converse(

@@ -251,17 +251,26 @@ def test_a_pause_of_the_reader_is_not_a_silence_of_upstream() -> None:
 # --- What is kept, what is sent ---------------------------------------------------------------------
 
 
-@BOTH
-def test_connections_are_used_again(kind: Any) -> None:
+def _connections_of_seven(kind: str, **options: Any) -> int:
     async def run() -> int:
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
-            backend = MAKERS[kind](client, upstream)
+            backend = MAKERS[kind](client, upstream, **options)
             for model in ["ok", "ok?late_end=0.02", "400", "ok_tools", "500_html", "json", "ok"]:
                 await tell_into(Told(), backend, model, hello())
             assert len(upstream.exchanges) == 7
             return upstream.connections
 
-    assert asyncio.run(run()) == 1
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("kind", "options"), [("openai", {"server": "vllm"}), ("anthropic", {})])
+def test_connections_are_used_again(kind: Any, options: Any) -> None:
+    assert _connections_of_seven(kind, **options) == 1
+
+
+def test_a_connection_that_we_said_to_close_is_not_used_again_whatever_the_server_does() -> None:
+    # This upstream does not look at `Connection: close`.
+    assert _connections_of_seven("openai", server="other") == 7
 
 
 def test_no_cookie_no_environment_and_no_other_header_goes_out(monkeypatch: Any) -> None:
