@@ -233,7 +233,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         # So that `resume_writing` tells when the last byte is gone: the wait for an answer starts there.
-        self._transport.set_write_buffer_limits(high=0)
+        # A plain transport pauses above the mark, one of TLS already at it.
+        self._transport.set_write_buffer_limits(high=1 if self.origin.is_secure else 0, low=0)
 
     def data_received(self, data: bytes) -> None:
         if self._is_lost:
