@@ -168,7 +168,7 @@ class GuardedResolver(AbstractResolver):
     """
     Resolves a name once for each connection and refuses it if any of its addresses is refused.
 
-    aiohttp connects to exactly what is returned here, so there is no second look-up that could differ.
+    Who asks connects to exactly what is returned here, so there is no second look-up that could differ.
     """
 
     def __init__(self, resolver: AbstractResolver | None = None) -> None:

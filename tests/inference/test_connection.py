@@ -385,6 +385,8 @@ def test_an_answer_in_a_hurry_is_given_up_sooner() -> None:
     async def steps(connection: Connection, wire: Wire) -> None:
         loop = asyncio.get_running_loop()
         connection.data_received(CHUNKED)
+        loop.call_soon(connection.data_received, b"1\r\nx\r\n")
+        assert await connection.read() == b"x"  # with a timer that runs for longer
         connection.hasten(0.05)
         started = loop.time()
 

@@ -120,10 +120,17 @@ async def answer_one(peer: Peer) -> None:
 
 def test_one_that_the_server_closed_is_not_used(run: Any) -> None:
     async def main() -> list[int]:
+        standing = []
+
+        async def note() -> None:
+            await asyncio.sleep(0.05)
+            standing.append(len(server.peers))
+
         async with RawServer(answer_one) as server, Client(HASTY) as client:
             for _ in range(3):
-                await ask(client, server.url)
+                await ask(client, server.url, note)
                 await asyncio.sleep(0.05)
+            assert standing == [1, 2, 3]  # the new one stands before the dispatch is marked
             return server.requests
 
     assert run(main) == [1, 1, 1]
@@ -333,6 +340,19 @@ def test_a_name_is_looked_up_once_for_all_who_ask_within_some_seconds(run: Any, 
             for _ in range(2):
                 await ask(client, url, Connection="close")
             assert names.look_ups == 3
+
+    run(main)
+
+
+def test_who_leaves_a_look_up_does_not_end_it_for_the_others(run: Any) -> None:
+    async def main() -> None:
+        async with RawServer() as server, Client(HASTY, GuardedResolver(Names("127.0.0.1"))) as client:
+            url = f"http://backend.example:{server.port}"
+            leaving, staying = (asyncio.ensure_future(ask(client, url)) for _ in range(2))
+            await asyncio.sleep(0.005)
+            leaving.cancel()
+            assert await staying == b"{}"
+            assert leaving.cancelled()
 
     run(main)
 
