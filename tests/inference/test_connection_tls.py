@@ -20,7 +20,8 @@ from inference.backends import dialing
 from inference.backends.addresses import GuardedResolver
 from inference.backends.http import Client
 from tests.inference.raw_server import RawServer
-from tests.inference.test_connection_pool import HASTY, STREAM, Names, ask, run
+from tests.inference.test_connection_pool import HASTY, STREAM, ask, run
+from tests.inference.test_dialing import Names
 
 __all__ = ["run"]  # a fixture
 
