@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec import Struct
+
 from billing.operations import Outcome, State
 from gateway_site.api import request_id
 from gateway_site.api.errors import ApiError
 from inference.events import Usage
-from inference.models import Activity
 from organization.models import ProjectKey
 
 # What nginx calls it: the client left before it had its answer.
@@ -35,6 +36,32 @@ class Attempt:
 
     def end(self, code: str = "") -> None:
         self.ended, self.code = time.monotonic(), code
+
+
+class ActivityRow(Struct, frozen=True, kw_only=True):
+    """The columns of an Activity, as plain values: to make one is twenty times as quick."""
+
+    id: uuid.UUID
+    created_at: datetime
+    ended_at: datetime
+    organization_id: uuid.UUID
+    project_id: uuid.UUID
+    api_key_id: uuid.UUID
+    endpoint: str
+    model: str
+    deployment: str
+    is_stream: bool
+    status: int
+    code: str
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    reasoning_tokens: int | None
+    cost_nanousd: int | None
+    first_token_ms: int | None
+    total_ms: int
+    attempts: int
+    attempt_log: list[dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -93,9 +120,9 @@ class Trace:
         if outcome.state == State.SETTLED:
             self.usage = usage
 
-    def row(self) -> Activity:
+    def row(self) -> ActivityRow:
         usage = self.usage
-        return Activity(
+        return ActivityRow(
             id=self.id,
             created_at=self.created_at,
             ended_at=self.created_at + timedelta(seconds=(self.ended or time.monotonic()) - self.started),

@@ -9,13 +9,15 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from gateway_site.api.bulk_insert import BulkInsert
 from gateway_site.api.daily_sums import DailySums
 from gateway_site.api.row_writer import RowWriter
-from inference.activity import Trace
+from inference.activity import ActivityRow, Trace
 from inference.models import Activity, DailyActivity
 
 # The longest that a first token may take to be counted in each column of DailyActivity; later, in the last.
 FIRST_TOKEN_MS = (100, 250, 500, 1000, 2500, 5000)
+activity = BulkInsert(Activity)
 daily = DailySums(
     DailyActivity,
     cell=("day", "organization", "project", "api_key", "model"),
@@ -37,42 +39,25 @@ def note(trace: Trace) -> None:
     writer.note(trace)
 
 
-def _insert(rows: Sequence[Activity]) -> None:
-    # Not bulk_create: it puts the statement together inside the transaction, and on SQLite the ledger waits
-    # for that.
-    fields = Activity._meta.local_concrete_fields
-    columns = ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
-    places = ", ".join(["%s"] * len(fields))
-    statement = f"INSERT INTO {Activity._meta.db_table} ({columns}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
-    by_id = {row.pk: row for row in rows}
-    values = {
-        pk: [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]
-        for pk, row in by_id.items()
-    }
+def _insert(rows: Sequence[Activity | ActivityRow]) -> None:
+    by_id = {row.id: row for row in rows}
+    distinct = list(by_id.values())
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.executemany(statement, list(values.values()))
-            if cursor.rowcount != len(values):
+            if activity.insert(cursor, distinct) != len(distinct):
                 raise _SomeAreThere
-            daily.add(gains_of(by_id.values()))
+            daily.add(gains_of(distinct))
     except _SomeAreThere:
         with transaction.atomic(), connection.cursor() as cursor:
-            daily.add(
-                gains_of([by_id[pk] for pk, value in values.items() if _is_new(cursor, statement, value)])
-            )
+            # Asked of the insert itself, which waits for one that is still being committed; a look would not.
+            daily.add(gains_of([row for row in distinct if activity.insert(cursor, [row])]))
 
 
 class _SomeAreThere(Exception):
     """The connection broke while they were committed, so they are written again and counted already."""
 
 
-def _is_new(cursor: Any, statement: str, values: list[Any]) -> bool:
-    # Asked of the insert itself, which waits for one that is still being committed; a look would not.
-    cursor.execute(statement, values)
-    return bool(cursor.rowcount)
-
-
-def gains_of(rows: Iterable[Activity], times: int = 1) -> dict[tuple[Any, ...], list[int]]:
+def gains_of(rows: Iterable[Activity | ActivityRow], times: int = 1) -> dict[tuple[Any, ...], list[int]]:
     """What these rows, each so many times, add to the sums of their days."""
     found: defaultdict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(daily.sums))
     for row in rows:
