@@ -118,6 +118,31 @@ _REASONS: dict[str, FinishReason] = {
 }
 
 
+def _only_text(chunk: _Chunk, completions: int) -> TextDelta | None:
+    """What nearly every chunk is: a piece of one choice's text and nothing else. Worth a short way."""
+    choices = chunk.choices
+    if choices is None or len(choices) != 1 or chunk.usage is not None or chunk.error is not None:
+        return None
+    choice = choices[0]
+    said = choice.delta
+    if (
+        said is None
+        or not said.content
+        or choice.finish_reason is not None
+        or choice.logprobs is not None
+        or said.tool_calls is not None
+        or said.reasoning is not None
+        or said.reasoning_content is not None
+        or said.refusal is not None
+        or said.function_call is not None
+        or said.annotations is not None
+        or chunk.object == "error"
+        or not 0 <= choice.index < completions
+    ):
+        return None
+    return TextDelta(choice.index, said.content)
+
+
 class ChatReader:
     """The reader of one chat completion with `completions` choices."""
 
@@ -140,7 +165,13 @@ class ChatReader:
         if record.data.startswith(b"[DONE]"):
             self.is_done = True
             return []
-        return self._events(decoded(_decode, record.data))
+        chunk = decoded(_decode, record.data)
+        text = _only_text(chunk, self._completions)
+        if text is None or text.index in self._finished:
+            return self._events(chunk)
+        self._spoken.add(text.index)
+        self._is_usage_current = False
+        return [text]
 
     def feed_whole(self, body: bytes) -> list[Event]:
         events = self._events(decoded(_decode, body))

@@ -8,6 +8,7 @@ record and the whole stream are bounded.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 MAX_RECORD_BYTES = 1024 * 1024
@@ -19,6 +20,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class Record(NamedTuple):
     event: str
     data: bytes
+
+
+# What `Record(…)` does, without the function in between that makes it half as quick.
+_record = partial(tuple.__new__, Record)
 
 
 class StreamTooLarge(Exception):
@@ -45,7 +50,7 @@ class Decoder:
             raise StreamTooLarge
         if not self._pending and not self._is_after_cr and self._is_one_data_line(chunk):
             self._is_at_start = False
-            return [Record("", chunk[6:-2])]
+            return [_record(("", chunk[6:-2]))]
         if self._is_after_cr or b"\r" in chunk:
             chunk = self._with_line_feeds(chunk)
         if self._is_at_start:
@@ -100,7 +105,7 @@ class Decoder:
             if len(block) > self._max_record_bytes:
                 raise StreamTooLarge
             if block.startswith(b"data: ") and b"\n" not in block:
-                records.append(Record("", block[6:]))
+                records.append(_record(("", block[6:])))
             elif record := _parsed(block):
                 records.append(record)
         return records

@@ -39,6 +39,9 @@ class ChatFold:
         self._prompt_logprobs: list[Any] | None = None
 
     def add(self, event: Event) -> None:
+        if type(event) is TextDelta and event.logprobs is None and event.index in self._choices:
+            self._choices[event.index].text.append(event.text)  # what nearly every event is
+            return
         match event:
             case Usage():
                 self._usage = event
