@@ -117,6 +117,11 @@ def database_vendor() -> str:
 @pytest.fixture
 def process_environment(transactional_db: None) -> dict[str, str]:
     """The environment for another process that is to work on this test's database."""
+    return environment_of_process()
+
+
+def environment_of_process() -> dict[str, str]:
+    """The same, for what outlives a test."""
     from django.db import connection
 
     name = str(connection.settings_dict["NAME"])

@@ -1,82 +1,109 @@
-"""An operator looks around the console in a real browser: nothing is broken, nothing comes from outside."""
+"""An operator looks at every screen of the console in a real browser: light and dark, wide and narrow."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from django.contrib.admin import site
-from django.contrib.auth import get_user_model
-from django.urls import reverse
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import expect
 
-from organization.models import Project
-from tests.conftest import make_admin_key, make_project_key
-from tests.live import ROOT, LiveServer, live_server
+from tests.e2e.conftest import Site
+from tests.e2e.console_driver import DARK, LIGHT, NARROW, WIDE, Console
+from tests.e2e.console_pages import LOGIN, Screen, every_screen
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.one_database,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH"),
-]
-PASSWORD = "correct horse battery"
-SIZES = [(1440, 900), (390, 844)]
+pytestmark = pytest.mark.one_database
+
+# What Swagger UI draws is not ours: it has links inside of the buttons that open an operation. The page is.
+DRAWN_BY_OTHERS = {"documentation": ["html-has-lang", "document-title", "meta-viewport"]}
 
 
-class Watched:
-    """A page, with every host it asked and every error it told."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.hosts: set[str] = set()
-        self.errors: list[str] = []
-        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
-        page.on(
-            "console", lambda message: self.errors.append(message.text) if message.type == "error" else None
-        )
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
+@pytest.fixture(scope="module")
+def axe(node_home: Path) -> Path:
+    return node_home / "node_modules" / "axe-core" / "axe.min.js"
 
 
-def test_every_page_opens_wide_and_narrow(process_environment: dict[str, str], project: Project) -> None:
-    make_project_key(project)
-    make_admin_key(project.organization)
-    get_user_model().objects.create_superuser("ada", password=PASSWORD)
-    pages = [reverse("admin:index"), "/docs/"]
-    pages += [
-        reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-        for model in site._registry
-    ]
-    # The settings that the server has, and so its way of keeping passwords: tests have a quicker one.
-    environment = {**process_environment, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    collect = [sys.executable, "manage.py", "collectstatic", "--no-input", "-v0"]
-    subprocess.run(collect, cwd=ROOT, env=environment, check=True)
-
-    with live_server(environment, settings_module="tests.settings") as running:
-        watched = look_around(running, pages)
-
-    assert watched.hosts - {""} == {f"127.0.0.1:{running.port}"}
-    assert watched.errors == []
+@pytest.fixture(scope="module")
+def console(site: Site, axe: Path) -> Iterator[Console]:
+    """Logged in once: a test is a look at one screen."""
+    window = site.window(axe)
+    window.log_in()
+    window.check("overview")
+    yield window
+    window.page.context.close()
 
 
-def look_around(running: LiveServer, pages: list[str]) -> Watched:
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        watched = Watched(browser.new_page())
-        page = watched.page
-        page.goto(f"{running.address}/admin/")
-        page.fill("#id_username", "ada")
-        page.fill("#id_password", PASSWORD)
-        page.click("button[type=submit]")
-        for width, height in SIZES:
-            page.set_viewport_size({"width": width, "height": height})
-            for path in pages:
-                answer: Any = page.goto(running.address + path)
-                assert answer.status == 200, path
-                assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), path
-        browser.close()
-    return watched
+@pytest.mark.parametrize("screen", every_screen(), ids=lambda screen: screen.name)
+def test_a_screen_can_be_used_by_everyone(console: Console, screen: Screen) -> None:
+    look_at(console, screen.path(), screen.name)
+
+
+def test_a_visitor_sees_how_to_get_in_and_out(site: Site, axe: Path) -> None:
+    window = site.window(axe)
+    look_at(window, LOGIN.path(), "login")
+    window.log_in(password="wrong")
+    assert window.page.get_by_text("Please enter the correct username and password").is_visible()
+    window.log_in()
+    window.page.evaluate("document.querySelector('form[action=\"/admin/logout/\"]').submit()")
+    window.settle()
+    window.check("logged out")
+    window.open("/admin/")
+    assert "/admin/login/" in window.page.url
+    window.page.context.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("<img src='http://127.0.0.1:9/pixel.png'>", "was asked"),
+        ("<script>throw new Error('broken')</script>", "an error in a script"),
+        ("<script>window.pwned = 1</script>", "a name ran as a script"),
+        ("<script>alert('hello')</script>", "a dialog"),
+        ("<p style='width: 2000px'>wide</p>", "px wider than its window"),
+        ("<script>fetch('/admin/', {method: 'POST'})</script>", "without a CSRF token"),
+        ("<p style='color: #999; background: #aaa'>faint</p>", "color-contrast"),
+    ],
+)
+def test_whoever_watches_sees_it(site: Site, axe: Path, content: str, complaint: str) -> None:
+    """A guard that never cried out proves nothing."""
+    window = site.window(axe)
+    window.page.route("**/bad/", lambda route: route.fulfill(body=content, content_type="text/html"))
+    window.open("/bad/")
+
+    with pytest.raises(AssertionError, match=complaint):
+        check_everything(window)
+
+    window.page.context.close()
+
+
+def check_everything(window: Console) -> None:
+    window.check("a bad page")
+    window.check_accessible("a bad page")
+
+
+def look_at(console: Console, path: str, name: str) -> None:
+    """One load, four looks: colours follow the medium and the layout follows the window at once."""
+    ours = DRAWN_BY_OTHERS.get(name)
+    console.look(LIGHT, WIDE)
+    console.open(path)
+    console.check(f"{name}, wide")
+    console.check_accessible(f"{name}, light", ours)
+    console.look(DARK, WIDE)
+    # Nothing but the colours is different.
+    console.check_accessible(f"{name}, dark", ours or ["color-contrast"])
+    console.look(DARK, NARROW)
+    console.check(f"{name}, narrow")
+    if console.page.locator("#changelist-filter").count():
+        look_at_filters(console, name)
+
+
+def look_at_filters(console: Console, name: str) -> None:
+    """Opened without a mouse."""
+    button = console.page.get_by_role("button", name="Filters")
+    button.focus()
+    button.press("Enter")
+    expect(console.page.locator("#filter-form")).to_be_visible()
+    console.check(f"{name}, filters")
+    console.check_accessible(f"{name}, filters in the dark", within="#changelist-filter")
+    console.look(LIGHT, NARROW)
+    console.check_accessible(f"{name}, filters", ["color-contrast"], within="#changelist-filter")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,27 +15,8 @@ from tests.live import live_server
 
 pytestmark = pytest.mark.one_database
 
-SCRIPTS = Path(__file__).resolve().parent.parent / "node"
-INSTALL_SECONDS, READ_SECONDS = 120, 60
+READ_SECONDS = 60
 MODELS = ("echo", "words", "thinker", "endless", "refusal", "fails-cut-midway")
-
-
-@pytest.fixture(scope="module")
-def node_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with our scripts and the SDK."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("node and npm are not installed")
-    home = tmp_path_factory.mktemp("node")
-    shutil.copytree(SCRIPTS, home, dirs_exist_ok=True)
-    command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-    try:
-        done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=INSTALL_SECONDS)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"npm has not fetched the SDK in {INSTALL_SECONDS} s")
-    if done.returncode:
-        pytest.skip(f"npm cannot fetch the SDK: {done.stderr[-300:]}")
-    return home
 
 
 def test_a_customer_uses_the_sdk_for_node(
