@@ -8,8 +8,9 @@ within the hold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+
+from msgspec import Struct
 
 NANO_DIGITS = 9
 PICO_DIGITS = 12
@@ -28,8 +29,7 @@ REQUEST = "request"
 RECONCILED = "reconciled"
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """What a model costs, in pico-USD each. Zero is a price: it means free."""
 
     prompt: int = 0
@@ -44,8 +44,7 @@ class Price:
                 raise ValueError(f"A price must be a whole number of pico-USD, not {value!r}.")
 
 
-@dataclass(frozen=True, slots=True)
-class Quantities:
+class Quantities(Struct, frozen=True):
     """What one request used, over all its completions. `cached` tokens are among the `prompt` tokens."""
 
     prompt: int = 0
@@ -61,8 +60,7 @@ class Quantities:
             raise ValueError("More tokens were cached than prompted.")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line item of one request's charge."""
 
     item: str

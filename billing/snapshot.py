@@ -11,6 +11,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
+
 from billing.money import Price, Quantities
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,8 +83,7 @@ class MeterRow:
     requests: int
 
 
-@dataclass(slots=True)
-class ReservationRow:
+class ReservationRow(Struct):
     id: str
     organization_id: str
     project_id: str
@@ -112,8 +113,7 @@ class Snapshot:
     reservations: dict[str, ReservationRow]
 
 
-@dataclass(slots=True)
-class Resolved:
+class Resolved(Struct):
     """The new state of one reservation."""
 
     id: str
@@ -123,8 +123,7 @@ class Resolved:
     loss: int
 
 
-@dataclass(slots=True)
-class NewReservation:
+class NewReservation(Struct):
     id: str
     organization_id: str
     project_id: str
@@ -137,8 +136,7 @@ class NewReservation:
     deadline_seconds: int
 
 
-@dataclass(slots=True)
-class NewLine:
+class NewLine(Struct):
     reservation_id: str
     organization_id: str
     project_id: str

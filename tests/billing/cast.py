@@ -7,6 +7,8 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from billing import services
 from billing.models import Account, Reservation
 from billing.money import Price, Quantities
@@ -46,7 +48,7 @@ class Customer:
             model="gpt",
             price=PRICE,
         )
-        return replace(request, **options)
+        return structs.replace(request, **options)
 
     def grant(self, amount: int) -> None:
         services.grant_credit(organization=self.organization, amount_nanousd=amount, actor=SOMEONE)

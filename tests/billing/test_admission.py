@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
+from msgspec import structs
 
 from billing import worker as worker_module
 from billing.ledger import Ledger
@@ -152,7 +152,7 @@ def test_another_customers_key_project_or_organization_is_refused(ledger: Ledger
     ]
     for stolen in thefts:
         with pytest.raises(Unauthenticated):
-            ledger.call(replace(acme.request(), **stolen))
+            ledger.call(structs.replace(acme.request(), **stolen))
     assert acme.available == rival.available == 1_000
 
 
