@@ -8,12 +8,15 @@ record and the whole stream are bounded.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import NamedTuple
 
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_STREAM_BYTES = 256 * 1024 * 1024
 
+_PLAIN_RECORD = re.compile(rb"data: ([^\n]*)\n\n")
+_AROUND_A_LINE = len(b"data: \n\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -48,9 +51,9 @@ class Decoder:
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
             raise StreamTooLarge
-        if not self._pending and not self._is_after_cr and self._is_one_data_line(chunk):
+        if not self._pending and not self._is_after_cr and (lines := self._plain_lines(chunk)):
             self._is_at_start = False
-            return [_record(("", chunk[6:-2]))]
+            return [_record(("", line)) for line in lines]
         if self._is_after_cr or b"\r" in chunk:
             chunk = self._with_line_feeds(chunk)
         if self._is_at_start:
@@ -65,16 +68,13 @@ class Decoder:
         self._keep(rest)
         return self._records(blocks)
 
-    def _is_one_data_line(self, chunk: bytes) -> bool:
-        """Whether it is what nearly every chunk is: one whole record of one line, worth a short way."""
-        end = len(chunk) - 2
-        return (
-            chunk.startswith(b"data: ")
-            and chunk.find(b"\n") == end
-            and chunk[-1] == 10
-            and end <= self._max_record_bytes
-            and b"\r" not in chunk
-        )
+    def _plain_lines(self, chunk: bytes) -> list[bytes]:
+        """The data of what nearly every chunk is: whole records of one line each. Worth a short way."""
+        if len(chunk) > self._max_record_bytes or b"\r" in chunk:
+            return []
+        lines: list[bytes] = _PLAIN_RECORD.findall(chunk)
+        # As long as the chunk, so there was nothing between them.
+        return lines if sum(map(len, lines)) + _AROUND_A_LINE * len(lines) == len(chunk) else []
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
         """The chunk with each line end as one LF. A CR counts at once; an LF right after it is dropped."""
