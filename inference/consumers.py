@@ -20,7 +20,7 @@ from typing import Any
 from django.conf import settings
 
 from gateway_site.api.errors import ApiError, MethodNotAllowed
-from gateway_site.api.headers import values_of
+from gateway_site.api.headers import values_by_name
 from gateway_site.api.strict_json import require_json_content_type
 from inference import activity_writer, affinity, authentication
 from inference.activity import Trace
@@ -110,7 +110,7 @@ class GenerationConsumer:
 
     async def _serve(self, key: ProjectKey, trace: Trace, scope: Any, receive: Any, send: Any) -> None:
         require(key, PERMISSION)
-        headers = _headers(scope)
+        headers = values_by_name(scope["headers"], HEADERS)
         require_json(headers)
         session = affinity.session_of(headers)
         body = await read_body(receive)
@@ -167,10 +167,6 @@ class GenerationConsumer:
 
 
 HEADERS = ("Content-Type", "Content-Encoding", affinity.SESSION_HEADER, affinity.SESSION_ALIAS)
-
-
-def _headers(scope: Any) -> dict[str, list[str]]:
-    return {name: values_of(scope["headers"], name) for name in HEADERS}
 
 
 def require_json(headers: dict[str, list[str]]) -> None:

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 
 from gateway_site.api.errors import InvalidRequest, MethodNotAllowed, ProjectArchivedForUse
-from gateway_site.api.headers import values_of
+from gateway_site.api.headers import values_by_name
 from inference import affinity, token_counting
 from inference.catalog import off_loop
 from inference.consumers import BYTES_PARSED_AT_ONCE, PERMISSION, read_body, require_json
@@ -39,7 +39,7 @@ async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
         raise MethodNotAllowed(scope["method"], ["POST"])
     key = await _customer_key(scope)
     require(key, PERMISSION)
-    headers = {name: values_of(scope["headers"], name) for name in HEADERS}
+    headers = values_by_name(scope["headers"], HEADERS)
     require_json(headers)
     _check_hints(headers)
     body = await read_body(receive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -11,3 +12,19 @@ def values_of(headers: RawHeaders, name: str) -> list[str]:
     """Every value that was sent under `name`, in order, from `scope["headers"]`."""
     wanted = name.lower().encode()
     return [value.decode("latin-1").strip(" \t") for key, value in headers if key.lower() == wanted]
+
+
+def values_by_name(headers: RawHeaders, names: tuple[str, ...]) -> dict[str, list[str]]:
+    """The same for several names, in one pass."""
+    wanted = _lower(names)
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for key, value in headers:
+        name = wanted.get(key.lower())
+        if name is not None:
+            found[name].append(value.decode("latin-1").strip(" \t"))
+    return found
+
+
+@lru_cache(maxsize=16)
+def _lower(names: tuple[str, ...]) -> dict[bytes, str]:
+    return {name.lower().encode(): name for name in names}
