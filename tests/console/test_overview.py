@@ -170,7 +170,9 @@ def test_one_organization_can_be_looked_at_alone(acme: Customer) -> None:
     assert [row["code"] for row in theirs.context["failures"]] == ["theirs"]
 
 
-@pytest.mark.parametrize("text", ["nobody", "00000000-0000-4000-8000-000000000001", "'; DROP TABLE x", "\x00"])
+@pytest.mark.parametrize(
+    "text", ["nobody", "00000000-0000-4000-8000-000000000001", "'; DROP TABLE x", "\x00"]
+)
 def test_an_organization_that_nobody_has_is_said_to_be_none(acme: Customer, text: str) -> None:
     page = owner().get(OVERVIEW, {"organization": text})
 
@@ -196,6 +198,36 @@ def test_an_organization_that_runs_short_is_named_with_the_way_out(acme: Custome
     grant = f"{reverse('admin:billing_creditgrant_add')}?organization={acme.organization.pk}"
     assert f'href="{grant}"' in page.content.decode()
     assert "Grant credit" not in seen(person("billing.view_account")).content.decode()
+
+
+def test_a_tiny_amount_runs_short_like_a_large_one(acme: Customer) -> None:
+    today = timezone.now().date()
+    # Three days of a seventh of it is more than the $0.00021 that is left, and then just as much, which lasts.
+    short, lasts = make_customer(credit=210_000 + 490_001), make_customer(credit=210_000 + 490_000)
+    settle(Usage(short, today, prompt=490_001), Usage(lasts, today, prompt=490_000), clock=time(0))
+
+    [named] = seen(owner()).context["low_credit"]["named"]
+
+    assert named["name"] == short.organization.name
+    assert (named["available"], named["days_left"]) == ("$0.00021", "3.0")
+
+
+def test_a_card_leads_to_what_it_has_counted(acme: Customer) -> None:
+    ada = owner()
+
+    def links(**query: str) -> dict[str, str]:
+        return {card["title"]: card["url"] for card in ada.get(OVERVIEW, query).context["cards"]}
+
+    requests = reverse("admin:inference_activity_changelist")
+    assert links()["Error rate"] == f"{requests}?status=failed&when=30d"
+    assert links()["Requests in 30 days"] == f"{requests}?when=30d"
+    alone = links(organization=str(acme.organization.pk))
+    assert alone["Credit left"] == reverse("admin:billing_account_change", args=[acme.organization.pk])
+    assert alone["Error rate"].endswith(f"&organization__id__exact={acme.organization.pk}")
+    for link in (links() | alone).values():
+        assert ada.get(link).status_code == 200
+    bare = make_customer().organization
+    assert ada.get(links(organization=str(bare.pk))["Credit left"]).status_code == 200
 
 
 def test_an_empty_account_matters_while_a_key_works(acme: Customer) -> None:
