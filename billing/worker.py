@@ -29,10 +29,6 @@ from gateway_site.api.errors import ApiError, Unavailable
 logger = logging.getLogger(__name__)
 
 MAX_BATCH = 512
-# After a batch of so many, the next one waits this long for company: a batch costs as much as a dozen
-# tickets, and where many come at once nobody notices a millisecond. Who is alone never waits.
-BUSY_BATCH = 6
-GATHER_SECONDS = 0.002
 ATTEMPTS = 3
 FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 2.0
@@ -71,7 +67,6 @@ class Worker:
         self._stop_by: float | None = None
         # Settlements that wait for the database to come back.
         self._backlog: list[Ticket] = []
-        self._latest_size = 0
         self._retry_at = 0.0
         self._retry_seconds = FIRST_RETRY_SECONDS
         # Organizations whose row another session keeps locked, and until when they are left alone.
@@ -134,8 +129,6 @@ class Worker:
             timeout = max(0.0, self._retry_at - time.monotonic())
         try:
             ticket = self._inbox.get(timeout=timeout)
-            if self._latest_size >= BUSY_BATCH:
-                time.sleep(GATHER_SECONDS)
             while True:
                 if ticket is not None:
                     tickets.append(ticket)
@@ -144,7 +137,6 @@ class Worker:
                 ticket = self._inbox.get_nowait()
         except Empty:
             pass
-        self._latest_size = len(tickets)
         if self._backlog and time.monotonic() >= self._retry_at:
             tickets, self._backlog = self._backlog + tickets, []
         return tickets

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 from django.core.cache import cache
 from django.db import connections
@@ -17,6 +18,10 @@ from organization.services import NewKey
 from tests.client import ApiClient
 
 SOMEONE = Actor.command("tests")
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
 
 
 @pytest.fixture(autouse=True)
