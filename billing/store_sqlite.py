@@ -170,6 +170,9 @@ class SqliteStore:
         cursor.row_factory = None
         return iter(sqlite3.Cursor.execute(cursor, statement, values))
 
+    def _found(self, statement: str, places: set[str]) -> Iterable[tuple[Any, ...]]:
+        return self._rows(statement, json.dumps(list(places))) if places else ()
+
     def _each(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
         cursor = sqlite3.Connection.cursor(self.connection)
         sqlite3.Cursor.executemany(cursor, statement, rows)
@@ -190,7 +193,7 @@ class SqliteStore:
     def _read(self, needs: Needs) -> Snapshot:
         # One machine, so this is the database's clock as well.
         now = datetime.now(UTC)
-        organizations, keys = json.dumps(list(needs.organizations)), json.dumps(list(needs.keys))
+        organizations = json.dumps(list(needs.organizations))
         snapshot = Snapshot(
             now=now,
             accounts={row[0]: AccountRow(*row[1:]) for row in self._rows(READ_ACCOUNTS, organizations)},
@@ -198,20 +201,20 @@ class SqliteStore:
             periods={},
             meters={
                 row[0]: MeterRow(row[1], loaded(row[2]) or now, row[3])
-                for row in self._rows(READ_METERS, keys)
+                for row in self._found(READ_METERS, needs.keys)
             },
             projects={
-                row[0]: ProjectRow(row[1], bool(row[2]))
-                for row in self._rows(READ_PROJECTS, json.dumps(list(needs.projects)))
+                row[0]: ProjectRow(row[1], bool(row[2])) for row in self._found(READ_PROJECTS, needs.projects)
             },
             keys={
-                row[0]: KeyRow(row[1], bool(row[2]), loaded(row[3])) for row in self._rows(READ_KEYS, keys)
+                row[0]: KeyRow(row[1], bool(row[2]), loaded(row[3]))
+                for row in self._found(READ_KEYS, needs.keys)
             },
             reservations={},
         )
         for row in self._rows(READ_CAPS, stored(now), organizations):
             add_cap(snapshot, (*row[:6], loaded(row[6]), *row[7:]))
-        for row in self._rows(READ_RESERVATIONS, json.dumps(list(needs.reservations))):
+        for row in self._found(READ_RESERVATIONS, needs.reservations):
             times = (loaded(row[18]), bool(row[19]), loaded(row[20]), loaded(row[21]))
             add_reservation(snapshot, (*row[:18], *times, row[22], loaded(row[23]), row[24]))
         return snapshot
