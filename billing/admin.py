@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
@@ -17,9 +17,9 @@ from django.utils.safestring import SafeString
 # Registered by being imported.
 from billing import admin_audits, admin_ledger, admin_limits, services  # noqa: F401
 from billing.admin_limits import limits_panel
-from billing.admin_money import SPENT_DAYS, UsdField, money, spent_by
+from billing.admin_money import SPENT_DAYS, UsdField, in_full, money, spent_by
 from billing.models import Account, CreditGrant, Reservation
-from billing.money import usd
+from billing.money import short_usd
 from gateway_site.api.console import (
     ActionForm,
     Addition,
@@ -77,11 +77,8 @@ def tell_grant(row: Organization | Account, given: dict[str, Any]) -> list[tuple
     if "usd" in given:
         amount = given["usd"]
         facts += [
-            ("Granted" if amount >= 0 else "Taken back", f"${usd(abs(amount))}"),
-            (
-                "Available afterwards",
-                format_html("<strong>{}</strong>", money(account.available_nanousd + amount)),
-            ),
+            ("Granted" if amount >= 0 else "Taken back", in_full(abs(amount))),
+            ("Available afterwards", in_full(account.available_nanousd + amount)),
             ("Reason", given["reason"] or "none given"),
             ("Reference", given["reference"] or "none given"),
         ]
@@ -108,9 +105,9 @@ def grant_credit(page: Any, request: HttpRequest, row: Organization | Account, g
         reference=given["once"],
         actor=Actor.staff(request.user),
     )
-    available = usd(Account.objects.get(pk=organization.pk).available_nanousd)
+    available = short_usd(Account.objects.get(pk=organization.pk).available_nanousd)
     verb = "granted" if is_new else "was granted before, and not again:"
-    return f"{verb} ${usd(grant.amount_nanousd)}; ${available} is available"
+    return f"{verb} {short_usd(grant.amount_nanousd)}; {available} is available"
 
 
 # --- accounts and grants ------------------------------------------------------------------------------
@@ -131,8 +128,9 @@ class AccountAdmin(ReadOnlyAdmin):
     readonly_fields = fields
     actions = [grant_credit, admin_limits.set_limit]
 
-    def name_of(self, row: Account) -> str:
-        return str(row.organization)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Account]:
+        found: QuerySet[Account] = super().get_queryset(request)
+        return found.select_related("organization")
 
     def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
         is_open = Q(state__in=["held", "unknown"], organization__in=[row.pk for row in rows])

@@ -13,9 +13,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from billing import services
-from billing.admin_money import UsdField, money
+from billing.admin_money import UsdField, in_full, money
 from billing.models import CostLine, Reservation
-from billing.money import cost, price_text, usd
+from billing.money import cost, price_text, short_usd, usd
 from gateway_site.api.console import ActionForm, ReadOnlyAdmin, ShortPaginator, confirmed, display
 from gateway_site.api.moments import moment
 from organization.audit import Actor
@@ -72,11 +72,11 @@ def tell(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any
     ]
     if (observed := reservation.observed) is not None:
         seen = f"{observed.prompt} prompt and {observed.completion} completion tokens"
-        facts.append(("Seen before it was lost", f"{seen}, ${usd(cost(reservation.price, observed))}"))
+        facts.append(("Seen before it was lost", f"{seen}, {short_usd(cost(reservation.price, observed))}"))
     if "cost" in given:
         charged = min(given["cost"], reservation.reserved_nanousd)
         facts += [
-            ("Charged to the customer", format_html("<strong>{}</strong>", money(charged))),
+            ("Charged to the customer", in_full(charged)),
             ("Given back", money(reservation.reserved_nanousd - charged)),
             ("Your own loss", money(given["cost"] - charged)),
         ]
@@ -101,11 +101,11 @@ class ReservationAdmin(ReadOnlyAdmin):
     search_help_text = "A request id, whole."
     actions = ["settle", "write_off"]
     fields = [
-        "id",
+        "identifier",
         "status",
         "organization",
         "project",
-        "api_key",
+        "customer_key",
         "model",
         "choices",
         "reserved",
@@ -149,7 +149,7 @@ class ReservationAdmin(ReadOnlyAdmin):
         _, outcome = services.resolve_reservation(
             reservation_id=reservation.pk, amount_nanousd=given["cost"], actor=Actor.staff(request.user)
         )
-        return f"settled, ${usd(outcome.charged_nanousd or 0)} charged"
+        return f"settled, {short_usd(outcome.charged_nanousd or 0)} charged"
 
     @confirmed(
         label="Write off",
@@ -179,6 +179,10 @@ class ReservationAdmin(ReadOnlyAdmin):
     @display(description="Project")
     def owner(self, reservation: Reservation) -> SafeString:
         return format_html('{}<span class="under">{}</span>', reservation.project, reservation.organization)
+
+    @display(description="API key")
+    def customer_key(self, reservation: Reservation) -> str:
+        return str(reservation.api_key)
 
     @display(description="Held")
     def reserved(self, reservation: Reservation) -> SafeString:
@@ -220,8 +224,9 @@ class ReservationAdmin(ReadOnlyAdmin):
         return moment(reservation.dispatched_at)
 
     @display(description="Deadline")
-    def deadline(self, reservation: Reservation) -> SafeString:
-        return moment(reservation.deadline_at)
+    def deadline(self, reservation: Reservation) -> SafeString | str:
+        # Of one that is over it says nothing.
+        return moment(reservation.deadline_at) if reservation.state == Reservation.State.HELD else ""
 
     @display(description="Lost sight of")
     def lost(self, reservation: Reservation) -> SafeString:
@@ -249,7 +254,7 @@ class CostLineAdmin(ReadOnlyAdmin):
     search_fields = ["reservation_id"]
     search_help_text = "A request id, whole."
     ordering = ["-id"]
-    fields = ["day", "line_item", "organization", "project", "api_key", "quantity", "exact", "request_id"]
+    fields = ["day", "line_item", "organization", "project", "key", "quantity", "exact", "request_id"]
     readonly_fields = fields
 
     def get_search_results(
@@ -261,7 +266,7 @@ class CostLineAdmin(ReadOnlyAdmin):
     def owner(self, line: CostLine) -> SafeString:
         return format_html('{}<span class="under">{}</span>', line.project, line.organization)
 
-    @display(description="Key")
+    @display(description="API key")
     def key(self, line: CostLine) -> SafeString:
         return format_html(
             '{}<span class="under mono">{}</span>', line.api_key.name, line.api_key.redacted_value
@@ -271,7 +276,7 @@ class CostLineAdmin(ReadOnlyAdmin):
     def amount(self, line: CostLine) -> SafeString:
         return money(line.amount_nanousd)
 
-    @display(description="Amount (USD)")
+    @display(description="Amount (USD, exact)")
     def exact(self, line: CostLine) -> str:
         return usd(line.amount_nanousd)
 

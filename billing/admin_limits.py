@@ -12,9 +12,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from billing import services
-from billing.admin_money import UsdField, money, used_now
+from billing.admin_money import UsdField, in_full, money, used_now
 from billing.models import Account, CapPeriod, SpendingCap
-from billing.money import usd
+from billing.money import short_usd
 from gateway_site.api.console import (
     ActionForm,
     AutocompleteFilter,
@@ -114,7 +114,7 @@ def _change(scope: services.Scope, period: str, cap: SpendingCap | None, limit: 
     facts: list[tuple[str, Any]] = [
         ("Spending in", PERIOD_WORDS[period]),
         ("Limit now", money(cap.limit_nanousd) if cap else "none"),
-        ("New limit", format_html("<strong>{}</strong>", money(limit))),
+        ("New limit", in_full(limit)),
         ("Used in this period already", money(used)),
     ]
     if used >= limit:
@@ -123,7 +123,7 @@ def _change(scope: services.Scope, period: str, cap: SpendingCap | None, limit: 
 
 
 def _words(cap: SpendingCap) -> str:
-    return f"${usd(cap.limit_nanousd)} {PERIOD_WORDS[cap.period]}"
+    return f"{short_usd(cap.limit_nanousd)} {PERIOD_WORDS[cap.period]}"
 
 
 @confirmed(

@@ -43,6 +43,14 @@ def money(nanousd: int) -> SafeString:
     return format_html('<span title="${}">{}</span>', usd(nanousd), short_usd(nanousd))
 
 
+def in_full(nanousd: int) -> SafeString:
+    """An amount to be decided on: as everywhere, and with every digit where that leaves some out."""
+    short, exact = short_usd(nanousd), usd(nanousd)
+    if parse_usd(short.replace("$", "").replace(",", "")) == nanousd:
+        return format_html("<strong>{}</strong>", short)
+    return format_html("<strong>{}</strong> (exactly ${})", short, exact)
+
+
 def spent_by(
     column: str, ids: Iterable[uuid.UUID], organization_ids: Iterable[uuid.UUID]
 ) -> dict[uuid.UUID, int]:

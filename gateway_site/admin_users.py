@@ -219,6 +219,7 @@ class RoleAdmin(ReadOnlyAdmin):
     about = "The roles that people of this console can have."
     first_step = "They come with the database's migrations."
     first_command = "python manage.py migrate"
+    heading = "Roles"
     list_display = ["name", "meaning", "people"]
     ordering = ["name"]
     fields = ["name", "meaning", "people"]

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from django.contrib.admin import site
 from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import reverse
@@ -51,11 +52,21 @@ def find(request: HttpRequest, words: str) -> list[Found]:
 
 
 def _pages(request: HttpRequest, text: str) -> Iterator[Found]:
+    known = _found_by_theme(text)
     for group in NAVIGATION:
         for item in group["items"]:
             is_allowed = item.get("permission", lambda request: True)
-            if text in item["title"].lower() and is_allowed(request):
+            if text in item["title"].lower() and str(item["link"]) not in known and is_allowed(request):
                 yield Found(item["title"], group.get("title", "Console"), str(item["link"]), item["icon"])
+
+
+def _found_by_theme(text: str) -> set[str]:
+    """Lists that the theme itself finds, by what their models or apps are called."""
+    return {
+        reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
+        for options in (model._meta for model in site._registry)
+        if text in f"{options.verbose_name_plural}\n{options.app_config.verbose_name}".lower()
+    }
 
 
 def _with_id(request: HttpRequest, identifier: uuid.UUID) -> Iterator[Found]:

@@ -60,7 +60,7 @@ NAVIGATION: list[dict[str, Any]] = [
             _list("Credit", "account_balance_wallet", "billing", "account"),
             _list("Grants", "add_card", "billing", "creditgrant"),
             _list("Limits", "speed", "billing", "spendingcap"),
-            _list("Unsettled", "hourglass_top", "billing", "reservation"),
+            _list("Reservations", "hourglass_top", "billing", "reservation"),
             _page("Costs", "bar_chart", reverse_lazy("costs"), "billing.view_costline"),
             _list("Cost lines", "list_alt", "billing", "costline"),
         ],

@@ -12,13 +12,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
 from billing import spending
-from billing.models import CreditGrant, LedgerAudit
+from billing.models import Account, CreditGrant, LedgerAudit
 from billing.money import short_usd, usd
 from billing.spending import Credit, ProjectDay
 from gateway_site import overview_chart, overview_setup, overview_traffic
@@ -174,7 +175,7 @@ def _money_cards(
                 "Credit left",
                 short_usd(available),
                 f"{short_usd(held)} more is held for open requests",
-                reverse("admin:billing_account_changelist"),
+                _credit_url(view),
                 exact=f"{usd(available)} USD",
             )
         )
@@ -193,6 +194,14 @@ def _money_cards(
     return cards
 
 
+def _credit_url(view: View) -> str:
+    if view.organization is None:
+        return reverse("admin:billing_account_changelist")
+    if not Account.objects.filter(pk=view.organization_id).exists():
+        return reverse("admin:organization_organization_change", args=[view.organization_id])
+    return reverse("admin:billing_account_change", args=[view.organization_id])
+
+
 def _costs_url(view: View) -> str:
     query = f"first_day={view.first_day}&last_day={view.today}&group_by=project_id"
     owner = f"&organization={view.organization_id}" if view.organization else ""
@@ -203,22 +212,34 @@ def _traffic_cards(view: View) -> list[dict[str, str]]:
     if not view.may("inference.view_activity"):
         return []
     seen = overview_traffic.traffic(view.first_day, view.today, view.organization_id)
-    url = reverse("admin:inference_activity_changelist")
     return [
-        _card(f"Requests in {DAYS} days", f"{seen.requests:,}", f"{seen.requests_today:,} today", url),
+        _card(
+            f"Requests in {DAYS} days",
+            f"{seen.requests:,}",
+            f"{seen.requests_today:,} today",
+            _requests_url(view),
+        ),
         _card(
             "Error rate",
             _percent(seen.failed, seen.requests),
             f"5xx; {_percent(seen.refused, seen.requests)} were refused (4xx)" if seen.requests else "",
-            url,
+            _requests_url(view, status="failed"),
         ),
         _card(
             "Time to first token",
             _duration(seen.first_token_ms(0.5)),
             f"median; 95 % within {_duration(seen.first_token_ms(0.95))}" if any(seen.first_tokens) else "",
-            url,
+            _requests_url(view, status="ok"),
         ),
     ]
+
+
+def _requests_url(view: View, **wanted: str) -> str:
+    """The list of what a card has counted."""
+    query = {**wanted, "when": f"{DAYS}d"}
+    if view.organization:
+        query["organization__id__exact"] = str(view.organization_id)
+    return f"{reverse('admin:inference_activity_changelist')}?{urlencode(query)}"
 
 
 def _percent(part: int, whole: int) -> str:

@@ -20,7 +20,7 @@ from django.urls import path, reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from billing.money import usd
+from billing.money import short_usd
 from gateway_site import playground_keys
 from gateway_site.api.errors import ApiError, NotFound
 from gateway_site.api.identifiers import uuid_or_none
@@ -102,7 +102,7 @@ def receipt(request: HttpRequest, request_id: uuid.UUID) -> HttpResponse:
             "cached_tokens": activity.cached_tokens,
             "completion_tokens": activity.completion_tokens,
             "reasoning_tokens": activity.reasoning_tokens,
-            "cost": None if activity.cost_nanousd is None else f"${usd(activity.cost_nanousd)}",
+            "cost": None if activity.cost_nanousd is None else short_usd(activity.cost_nanousd),
             "first_token_ms": activity.first_token_ms,
             "total_ms": activity.total_ms,
             "deployment": activity.deployment,

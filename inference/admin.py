@@ -23,6 +23,9 @@ from inference.models import Backend, CatalogModel, Deployment, PassedCheck
 from inference.probes import probe
 from organization.audit import Actor
 
+# So many are told by name.
+MOST_MODELS = 5
+
 
 class ImportForm(ActionForm):
     before_ids = forms.CharField(
@@ -43,8 +46,8 @@ def only_here(backend: Backend) -> QuerySet[CatalogModel]:
 
 
 def tell(backend: Backend, given: dict[str, Any]) -> list[tuple[str, Any]]:
-    alone = list(only_here(backend).values_list("pk", flat=True)[:6])
-    shown = ", ".join(alone[:5]) + (" and more" if len(alone) > 5 else "")
+    alone = list(only_here(backend).values_list("pk", flat=True)[: MOST_MODELS + 1])
+    shown = ", ".join(alone[:MOST_MODELS]) + (" and more" if len(alone) > MOST_MODELS else "")
     return [
         ("Kind", backend.get_kind_display()),
         ("Address", backend.base_url or "none"),
@@ -70,11 +73,11 @@ class BackendAdmin(ModelAdmin):
     first_step = "Add one here or with this command, then import its models."
     first_command = "python manage.py add_backend NAME --kind openai --base-url URL"
     form = BackendForm
-    list_display = ["name", "kind", "base_url", "state", "health", "places", "has_credential", "probed"]
+    list_display = ["name", "kind", "address", "state", "health", "places", "credential_state", "probed"]
     list_filter = ["kind", "is_enabled"]
     search_fields = ["name", "base_url"]
     ordering = ["name"]
-    readonly_fields = ["has_credential", "created", "probed", "probe_problem"]
+    readonly_fields = ["credential_state", "created", "probed"]
     actions = ["ask", "sync", "enable", "disable"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backend]:
@@ -108,9 +111,15 @@ class BackendAdmin(ModelAdmin):
 
     # --- columns -------------------------------------------------------------------------------------
 
-    @display(description="API key", boolean=True)
-    def has_credential(self, backend: Backend) -> bool:
-        return backend.credential_ciphertext is not None
+    @display(description="Address", ordering="base_url")
+    def address(self, backend: Backend) -> str:
+        return backend.base_url or "none"
+
+    @display(description="API key", label={"set": "success"})
+    def credential_state(self, backend: Backend) -> str:
+        if backend.credential_ciphertext is not None:
+            return "set"
+        return "none needed" if backend.kind == Backend.Kind.SIMULATOR else "not set"
 
     @display(description="State", label={"on": "success", "off": "danger"}, ordering="is_enabled")
     def state(self, backend: Backend) -> str:
@@ -203,6 +212,18 @@ class BackendAdmin(ModelAdmin):
         )
 
 
+def tell_withdrawal(passed: PassedCheck, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    required = CatalogModel.objects.order_by("pk").values_list("pk", "required_checks")
+    closed = [model for model, checks in required if passed.check_name in checks]
+    shown = ", ".join(closed[:MOST_MODELS]) + (" and more" if len(closed) > MOST_MODELS else "")
+    return [
+        ("Check", passed.check_name),
+        ("Organization", passed.organization),
+        ("Passed", moment(passed.created_at)),
+        ("Models that require it", shown or "none"),
+    ]
+
+
 @admin.register(PassedCheck)
 class PassedCheckAdmin(ModelAdmin):
     """Which organizations met the conditions of models that have some."""
@@ -215,6 +236,11 @@ class PassedCheckAdmin(ModelAdmin):
     autocomplete_fields = ["organization"]
     readonly_fields = ["created"]
     ordering = ["check_name", "organization__name"]
+    actions = ["withdraw"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PassedCheck]:
+        found: QuerySet[PassedCheck] = super().get_queryset(request)
+        return found.select_related("organization")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["organization", "check_name", *(["created"] if obj else [])]
@@ -222,22 +248,26 @@ class PassedCheckAdmin(ModelAdmin):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm("inference.delete_passedcheck")
-
     def save_model(self, request: HttpRequest, obj: PassedCheck, form: Any, change: bool) -> None:
         passed = services.pass_check(
             organization=obj.organization, check_name=obj.check_name, actor=Actor.staff(request.user)
         )
         obj.pk = passed.pk
 
-    def delete_model(self, request: HttpRequest, obj: PassedCheck) -> None:
-        services.withdraw_check(passed=obj, actor=Actor.staff(request.user))
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[PassedCheck]) -> None:
-        for passed in queryset:
-            self.delete_model(request, passed)
-
     @display(description="Passed", ordering="created_at")
     def created(self, passed: PassedCheck) -> SafeString:
         return moment(passed.created_at)
+
+    @confirmed(
+        label="Withdraw",
+        consequence="The organization no longer passes the check. Within seconds the models that require it "
+        "are closed to all of its keys. It can be passed again.",
+        done="withdrawn",
+        icon="remove_moderator",
+        permission="inference.delete_passedcheck",
+        facts=tell_withdrawal,
+        is_dangerous=True,
+        is_removal=True,
+    )
+    def withdraw(self, request: HttpRequest, passed: PassedCheck) -> None:
+        services.withdraw_check(passed=passed, actor=Actor.staff(request.user))

@@ -50,8 +50,6 @@ class ActivityAdmin(ReadOnlyAdmin):
         KeyFilter,
     ]
     list_filter_sheet = True
-    # They would count the whole table, once for each choice.
-    show_facets = admin.ShowFacets.NEVER
     list_before_template = "admin/inference/activity/chips.html"
     sortable_by = ()
     search_fields = ["id"]
@@ -105,11 +103,7 @@ class ActivityAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         if address := _simpler(request) or self._receipt_of_only_one(request):
             return HttpResponseRedirect(address)
-        context = {
-            "title": "Requests",
-            "holds": self._holds_without_activity(request),
-            **(extra_context or {}),
-        }
+        context = {"holds": self._holds_without_activity(request), **(extra_context or {})}
         return super().changelist_view(request, context)
 
     def _receipt_of_only_one(self, request: HttpRequest) -> str | None:
@@ -210,13 +204,18 @@ def _facts(request: HttpRequest, receipt: receipts.Receipt) -> list[tuple[str, s
 
 def _hold_facts(money: receipts.Money) -> list[tuple[str, str]]:
     hold = money.reservation
-    return [
-        ("Held", f"${money.held}"),
+    facts = [
+        ("Held, exact", f"${money.held}"),
         ("State", hold.get_state_display()),
         ("Charged by", hold.get_basis_display() or NONE),
         ("Admitted", moment(hold.admitted_at)),
         ("Sent to a backend", moment(hold.dispatched_at, empty=NONE)),
         ("Settled", moment(hold.resolved_at, empty=NONE)),
+    ]
+    if hold.state != Reservation.State.HELD:
+        return facts
+    return [
+        *facts,
         ("Lease until", moment(hold.lease_expires_at)),
         ("Deadline", moment(hold.deadline_at)),
     ]

@@ -8,7 +8,7 @@ from django import forms
 from django.conf import settings
 
 from billing.money import parse_price, price_text
-from gateway_site.api.console import CheckboxSelectMultiple, PasswordInput, TextInput
+from gateway_site.api.console import Checkbox, CheckboxSelectMultiple, PasswordInput, TextInput
 from inference.backends.addresses import AddressRefused, parse_base_url
 from inference.models import Backend, CatalogModel, Deployment
 from inference.services import MODALITIES, PRICES
@@ -22,11 +22,12 @@ class BackendForm(forms.ModelForm):
         widget=PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text="Stored encrypted and never shown. Empty: as it is.",
     )
-    removes_credential = forms.BooleanField(label="Remove the API key", required=False)
+    removes_credential = forms.BooleanField(label="Remove the API key", required=False, widget=Checkbox)
 
     class Meta:
         model = Backend
         fields = ["name", "kind", "base_url", "options", "is_enabled"]
+        labels = {"base_url": "Address", "is_enabled": "Switched on"}
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -43,6 +44,7 @@ class DeploymentForm(forms.ModelForm):
     class Meta:
         model = Deployment
         fields = ["backend", "upstream_id", "weight", "is_enabled"]
+        labels = {"upstream_id": "Its name there", "is_enabled": "Switched on"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -124,6 +126,7 @@ class ModelForm(forms.ModelForm):
             "supported_features",
             "required_checks",
         ]
+        labels = {"id": "ID", "is_enabled": "Switched on"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -132,7 +132,9 @@ class PassedCheck(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.check_name} of {self.organization_id}"
+        # Where it was read along: a name is not worth a query.
+        known = self._state.fields_cache.get("organization")
+        return f"{self.check_name} of {known or self.organization_id}"
 
 
 class Activity(models.Model):

@@ -40,7 +40,7 @@ class OrganizationAdmin(ModelAdmin):
     first_command = "python manage.py create_organization NAME"
     list_display = ["name", "active_projects", "created"]
     search_fields = ["name", "=id"]
-    readonly_fields = ["id", "created"]
+    readonly_fields = ["identifier", "created"]
     ordering = ["name"]
     # What other apps add needs somewhere to stand.
     actions: list[Any] = []
@@ -78,7 +78,7 @@ class ProjectAdmin(ModelAdmin):
     list_filter = [("organization", AutocompleteFilter), ("archived_at", admin.EmptyFieldListFilter)]
     list_select_related = ["organization"]
     search_fields = ["name", "=id", "organization__name"]
-    readonly_fields = ["id", "state", "created", "archived"]
+    readonly_fields = ["identifier", "state", "created", "archived"]
     autocomplete_fields = ["organization"]
     ordering = ["name"]
     actions = ["archive"]

@@ -92,8 +92,11 @@ class AuditEventAdmin(ReadOnlyAdmin):
         for kind, wanted in ids.items():
             if kind not in models:
                 continue
+            page: Any = self.admin_site._registry[models[kind]]
+            along = page.list_select_related
             found = models[kind]._default_manager.filter(pk__in=wanted)
-            names = {str(each.pk): str(each) for each in found}
+            found = found.select_related(*along) if isinstance(along, list) else found
+            names = {str(each.pk): page.name_of(each) for each in found}
             for event in rows:
                 if event.target_kind == kind:
                     event.found_name = names.get(event.target_id)

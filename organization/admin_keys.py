@@ -102,7 +102,16 @@ class KeyAdmin(ModelAdmin):
     owner_field: ClassVar[str]
     create: ClassVar[Callable[..., services.NewKey[Any]]]
     search_fields = ["name", "redacted_value", "=id"]
-    readonly_fields = ["value", "state", "id", "created", "last_used", "expires", "suspended", "revoked"]
+    readonly_fields = [
+        "value",
+        "state",
+        "identifier",
+        "created",
+        "last_used",
+        "expires",
+        "suspended",
+        "revoked",
+    ]
     ordering = ["-created_at"]
     actions = ["rotate", "suspend", "resume", "revoke"]
 

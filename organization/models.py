@@ -105,6 +105,7 @@ class ProjectKey(ApiKey):
     project = models.ForeignKey(Project, models.PROTECT, related_name="api_keys")
 
     class Meta:
+        verbose_name = "API key"
         constraints = [models.CheckConstraint(name="project_key_name_not_empty", condition=~Q(name=""))]
 
     @property
@@ -196,6 +197,7 @@ class AuditEvent(models.Model):
     request_id = models.CharField(max_length=36, blank=True)
 
     class Meta:
+        verbose_name_plural = "audit trail"
         constraints = [
             models.CheckConstraint(
                 name="audit_actor_known",

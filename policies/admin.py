@@ -74,6 +74,7 @@ class PolicyForm(forms.ModelForm):
     class Meta:
         model = Policy
         fields = ["organization", *DRAFT_FIELDS]
+        labels = {"match_threshold_basis_points": "Matches from (basis points)"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -133,7 +134,7 @@ class PolicyAdmin(ModelAdmin):
     search_fields = ["name", "=id", "rule"]
     ordering = ["name"]
     autocomplete_fields = ["organization"]
-    readonly_fields = ["id", "current_state", "revision", "created", "updated"]
+    readonly_fields = ["identifier", "current_state", "revision", "created", "updated"]
     actions = ["publish", "pause", "resume"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Policy]:
@@ -164,6 +165,7 @@ class PolicyAdmin(ModelAdmin):
     def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
         if db_field.name == "project_ids":
             return ProjectIds(
+                label="Projects",
                 required=False,
                 widget=self.formfield_overrides[models.TextField]["widget"],
                 help_text="For the scope `projects`: ids, one a line.",
@@ -291,4 +293,4 @@ class PolicyAdmin(ModelAdmin):
             "may_try": may_try,
             "evidence": verdicts.evidence_of(policy),
         }
-        return page_of(self, request, "admin/policies/try.html", f"Try {policy.name}", context)
+        return page_of(self, request, "admin/policies/try.html", "Try it", context, policy)

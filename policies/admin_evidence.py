@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from gateway_site.api.console import ReadOnlyAdmin, ShortPaginator, address_of, display
 from gateway_site.api.moments import moment
-from policies.models import PolicyVersion, Verdict
+from organization.models import Project
+from policies.models import PolicyVersion, Scope, Verdict
 
-OUTCOME_COLOURS = {"match": "danger", "no_match": "success", "inconclusive": "warning"}
+OUTCOME_COLOURS = {"match": "danger", "no match": "success", "inconclusive": "warning"}
+
+
+def basis_points(number: int) -> str:
+    return f"{number / 100:.2f} %"
 
 
 @admin.register(PolicyVersion)
@@ -33,8 +38,8 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
         "direction",
         "mode",
         "scope",
-        "project_ids",
-        "match_threshold_basis_points",
+        "projects",
+        "threshold",
         "published",
     ]
     readonly_fields = fields
@@ -42,6 +47,18 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
     @display(description="Policy", ordering="policy__name")
     def title(self, version: PolicyVersion) -> SafeString:
         return format_html('{}<span class="under">{}</span>', version.policy, version.policy.organization)
+
+    @display(description="Projects")
+    def projects(self, version: PolicyVersion) -> SafeString | str:
+        if version.scope != Scope.PROJECTS:
+            return "none named"
+        known = Project.objects.in_bulk(version.project_ids)
+        named = [(address_of(each), each.name) for each in known.values()]
+        return format_html_join("", '<div><a class="text-link" href="{}">{}</a></div>', named)
+
+    @display(description="Matches from")
+    def threshold(self, version: PolicyVersion) -> str:
+        return basis_points(version.match_threshold_basis_points)
 
     @display(description="Published", ordering="published_at")
     def published(self, version: PolicyVersion) -> SafeString:
@@ -61,7 +78,7 @@ class VerdictAdmin(ReadOnlyAdmin):
         "mode",
         "shown_outcome",
         "p_yes",
-        "threshold_basis_points",
+        "threshold",
         "took",
         "judge",
         "asked_of",
@@ -79,8 +96,8 @@ class VerdictAdmin(ReadOnlyAdmin):
         "direction",
         "mode",
         "shown_outcome",
-        "score",
-        "threshold_basis_points",
+        "p_yes",
+        "threshold",
         "reason",
         "judge",
         "judgements",
@@ -102,11 +119,15 @@ class VerdictAdmin(ReadOnlyAdmin):
 
     @display(description="Outcome", label=OUTCOME_COLOURS)
     def shown_outcome(self, verdict: Verdict) -> str:
-        return verdict.outcome
+        return verdict.outcome.replace("_", " ")
 
     @display(description="P(yes)")
     def p_yes(self, verdict: Verdict) -> str:
         return "" if verdict.score is None else f"{100 * verdict.score:.2f} %"
+
+    @display(description="Matches from")
+    def threshold(self, verdict: Verdict) -> str:
+        return basis_points(verdict.threshold_basis_points)
 
     @display(description="Took")
     def took(self, verdict: Verdict) -> str:

@@ -164,6 +164,7 @@ class PolicyVersion(Terms):
     published_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        verbose_name = "version"
         constraints = [
             models.UniqueConstraint(name="policy_version_unique", fields=["policy", "version"]),
             models.CheckConstraint(name="policy_version_counts_from_1", condition=Q(version__gte=1)),
@@ -254,7 +255,7 @@ class Verdict(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.outcome} by {self.judge}"
+        return f"{self.outcome.replace('_', ' ')} by {self.judge}".capitalize()
 
 
 class DailyVerdicts(models.Model):

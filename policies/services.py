@@ -37,13 +37,14 @@ def edit_policy(*, policy: Policy, revision: int, changes: Mapping[str, Any], ac
     """Change the draft, the name or the description, if the caller has seen the latest revision."""
     changes = _with_known_projects(policy.organization, changes)
     with transaction.atomic():
+        seen = Policy.objects.filter(pk=policy.pk, revision=revision).values(*changes).first()
         # Every accepted edit makes a new revision, also one that changes nothing.
         if not _swap(policy, revision, **changes):
             raise _refusal(policy, revision)
         policy.refresh_from_db()
         if "name" in changes and policy.state in IN_FORCE:
             _move_epoch(policy.organization_id)  # errors and the effective list show the name
-        _record(actor, "edit", policy, fields=sorted(changes))
+        _record(actor, "edit", policy, **_changed(seen or {}, changes))
     return policy
 
 
@@ -181,6 +182,12 @@ def _known_projects(organization: Organization, given: Sequence[str]) -> list[st
                 "There is no project with this id in your organization.", param=f"project_ids[{position}]"
             )
     return list(dict.fromkeys(str(identifier) for identifier in parsed))
+
+
+def _changed(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What an edit made different, as the trail tells it."""
+    changed = {name: value for name, value in changes.items() if before.get(name) != value}
+    return {**changed, "before": {name: before.get(name) for name in changed}}
 
 
 def _record(actor: Actor, verb: str, policy: Policy, **details: Any) -> None:

@@ -23,6 +23,7 @@ class Account(models.Model):
     settled_nanousd = models.BigIntegerField(default=0)
 
     class Meta:
+        verbose_name_plural = "credit"
         constraints = [
             models.CheckConstraint(name="account_held_not_negative", condition=Q(held_nanousd__gte=0)),
             models.CheckConstraint(name="account_settled_not_negative", condition=Q(settled_nanousd__gte=0)),
@@ -34,7 +35,9 @@ class Account(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"account of {self.organization_id}"
+        # Where it was read along: a name is not worth a query.
+        known = self._state.fields_cache.get("organization")
+        return str(known or self.organization_id)
 
     @property
     def available_nanousd(self) -> int:
@@ -53,6 +56,7 @@ class CreditGrant(models.Model):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
+        verbose_name = "grant"
         constraints = [
             models.CheckConstraint(name="grant_is_not_nothing", condition=~Q(amount_nanousd=0)),
             models.UniqueConstraint(name="grant_reference_used_once", fields=["account", "reference"]),
@@ -80,6 +84,7 @@ class SpendingCap(models.Model):
     limit_nanousd = models.BigIntegerField()
 
     class Meta:
+        verbose_name = "limit"
         constraints = [
             models.CheckConstraint(
                 name="cap_period_known", condition=Q(period__in=["day", "month", "total"])
@@ -142,7 +147,7 @@ class CapPeriod(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"period {self.pk} of cap {self.cap_id}"
+        return f"period from {self.starts_at:%Y-%m-%d}"
 
 
 class KeyMeter(models.Model):

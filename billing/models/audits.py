@@ -19,8 +19,7 @@ class LedgerAudit(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        verbose_name = "audit of the ledger"
-        verbose_name_plural = "audits of the ledger"
+        verbose_name = "ledger audit"
 
     def __str__(self) -> str:
         return "sound" if not self.broken else f"{self.broken} broken"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -12,6 +12,9 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
 from django.utils.functional import cached_property
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from unfold.admin import ModelAdmin as ThemedModelAdmin
 from unfold.admin import TabularInline as ThemedTabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter as AutocompleteFilter
@@ -23,6 +26,7 @@ from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
 from unfold.widgets import UnfoldAdminRadioSelectWidget as RadioSelect
 from unfold.widgets import UnfoldAdminSelectWidget as Select
 from unfold.widgets import UnfoldAdminTextInputWidget as TextInput
+from unfold.widgets import UnfoldBooleanWidget as Checkbox
 
 from gateway_site.api.console_actions import (
     ActionForm,
@@ -31,6 +35,7 @@ from gateway_site.api.console_actions import (
     answer_on_row,
     buttons_for,
     confirmed,
+    head,
     page_of,
     show_once,
 )
@@ -41,6 +46,7 @@ __all__ = [
     "ActionForm",
     "Addition",
     "AutocompleteFilter",
+    "Checkbox",
     "CheckboxSelectMultiple",
     "IntegerInput",
     "Panel",
@@ -82,6 +88,13 @@ class ModelAdmin(ThemedModelAdmin):
     about: ClassVar[str] = ""
     first_step: ClassVar[str] = ""
     first_command: ClassVar[str] = ""
+    # They would count the whole table, once for each choice of a filter.
+    show_facets = admin.ShowFacets.NEVER
+
+    @property
+    def heading(self) -> str:
+        """What the list is called, as in the sidebar."""
+        return capfirst(str(self.opts.verbose_name_plural))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # Money, keys and their trail hang below nearly everything; what ends is archived or revoked.
@@ -95,6 +108,10 @@ class ModelAdmin(ThemedModelAdmin):
     def name_of(self, row: Any) -> str:
         """What people are told that a row is called."""
         return str(row)
+
+    @display(description="ID")
+    def identifier(self, row: Any) -> SafeString:
+        return format_html('<span class="mono">{}</span>', row.pk)
 
     # --- actions -------------------------------------------------------------------------------------
 
@@ -140,7 +157,8 @@ class ModelAdmin(ThemedModelAdmin):
         asked = actions_of(self).get(request.POST.get("action", ""))
         if asked is not None and not asked.is_allowed(self, request):
             raise PermissionDenied  # where Django would say that no action was chosen
-        return super().changelist_view(request, extra_context)
+        head(request, self)
+        return super().changelist_view(request, {"title": self.heading, **(extra_context or {})})
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """A service's refusal is a message on the form, as a form's own is."""
@@ -154,10 +172,13 @@ class ModelAdmin(ThemedModelAdmin):
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
     ) -> Any:
         if obj is not None and obj.pk is not None and not kwargs.get("add"):
+            head(request, self, (self.name_of(obj), ""))
+            context["subtitle"] = self.name_of(obj)
             context["buttons"] = buttons_for(self, request, obj)
             context["links"] = self.links_of(request, obj)
             context["panels"] = self.panels_of(request, obj)
         else:
+            head(request, self, (context["title"], ""))
             # What is made here is made by a service, and may be followed by a page that is shown once.
             context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)
@@ -207,3 +228,5 @@ class ReadOnlyAdmin(ModelAdmin):
 class TabularInline(ThemedTabularInline):
     extra = 0
     can_delete = False
+    # Its fields say which row it is.
+    hide_title = True

@@ -132,7 +132,8 @@ class Asked:
             "hidden": self.hidden,
             "back": self.back,
         }
-        return page_of(self.page, self.request, "admin/confirm_action.html", action.label, context)
+        about = self.rows[0] if len(self.rows) == 1 else None
+        return page_of(self.page, self.request, "admin/confirm_action.html", action.label, context, about)
 
     def _carry_out(self, form: ActionForm | None) -> HttpResponse:
         if self.action.is_for_all:
@@ -235,11 +236,20 @@ def show_once(
 
 
 def page_of(
-    page: Any, request: HttpRequest, template: str, title: str, context: dict[str, Any]
+    page: Any, request: HttpRequest, template: str, title: str, context: dict[str, Any], row: Any = None
 ) -> TemplateResponse:
-    """One of the console's own pages about a model."""
+    """One of the console's own pages about a model, or about one row of it."""
+    steps = [] if row is None else [(page.name_of(row), address_of(row))]
     everywhere = page.admin_site.each_context(request)
+    head(request, page, *steps, (title, ""))
     return TemplateResponse(request, template, {**everywhere, "title": title, "opts": page.opts, **context})
+
+
+def head(request: HttpRequest, page: Any, *steps: tuple[str, str]) -> None:
+    """What the page's heading says after the name of its list, as words and addresses. Shown as it is."""
+    options = page.opts
+    listing = reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
+    request.heading = [(page.heading, listing if steps else ""), *steps]  # type: ignore[attr-defined]
 
 
 def _answer_list(page: Any, request: HttpRequest, action: Action, rows: list[Any]) -> HttpResponse | None:

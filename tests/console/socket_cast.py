@@ -17,7 +17,7 @@ from gateway_site.asgi import application
 from gateway_site.live_tail import SOCKET_PATH
 
 HOST = "testserver"
-SECONDS = 5.0
+SECONDS = 20.0
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 

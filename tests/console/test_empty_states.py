@@ -20,7 +20,7 @@ NEVER_EMPTY = {User, Group}
 def test_it_works() -> None:
     page = owner().get(listing(ProjectKey)).content.decode()
 
-    assert "No project keys yet" in page
+    assert "No API keys yet" in page
     assert "lets an application of a project use models" in page
     assert "create_project_key PROJECT NAME" in page
     assert f'href="{listing(ProjectKey, "add")}"' in page
@@ -49,5 +49,5 @@ def test_nothing_for_a_filter_is_another_thing_than_nothing_yet(project: Any) ->
 def test_who_may_not_add_is_not_told_to() -> None:
     page = signed_in(someone("Read-only")).get(listing(ProjectKey)).content.decode()
 
-    assert "No project keys yet" in page
+    assert "No API keys yet" in page
     assert f'href="{listing(ProjectKey, "add")}"' not in page

@@ -202,7 +202,7 @@ def test_an_organization_that_runs_short_is_named_with_the_way_out(acme: Custome
 
 def test_a_tiny_amount_runs_short_like_a_large_one(acme: Customer) -> None:
     today = timezone.now().date()
-    # Three days of a seventh of it is more than the $0.00021 that is left, and then just as much, which lasts.
+    # Three days of a seventh of it is more than the $0.00021 that is left; then just as much, which lasts.
     short, lasts = make_customer(credit=210_000 + 490_001), make_customer(credit=210_000 + 490_000)
     settle(Usage(short, today, prompt=490_001), Usage(lasts, today, prompt=490_000), clock=time(0))
 

@@ -27,7 +27,7 @@ from tests.client import exchange
 from tests.conftest import SOMEONE, make_project_key
 from tests.console.people import customer, owner, person
 from tests.console.request_cast import make_request
-from tests.inference.catalog_cast import make_served_model
+from tests.inference.catalog_cast import make_model, make_served_model
 from tests.inference.chat_cast import Gateway, question, records, text_of
 from tests.ledger_checks import assert_books_balance
 from tests.policies.conftest import PHRASE, make_published
@@ -164,7 +164,7 @@ def test_policies_judge_it_and_say_so(gateway: Gateway) -> None:
 
     assert (refused.status, refused.error["code"]) == (403, "policy_violation")
     receipt = receipt_of(ada, refused.headers["x-request-id"])
-    assert (receipt["status"], receipt["cost"]) == (403, "$0")
+    assert (receipt["status"], receipt["cost"]) == (403, "$0.00")
     [verdict] = receipt["verdicts"]
     assert (verdict["policy"], verdict["outcome"], verdict["mode"]) == (HOSTILE, "match", "enforcing")
     assert (verdict["score"], verdict["threshold"]) == ("100.00%", "50.00%")
@@ -225,6 +225,7 @@ def test_the_page_offers_what_can_be_asked(project: Project, django_assert_max_n
     for number in range(5):
         make_served_model(f"model-{number}")
         make_served_model(f"free-{number}", prompt_price_picousd=None)
+        make_model(f"homeless-{number}")
     ada = owner()
     ada.get("/admin/")
 
@@ -237,6 +238,7 @@ def test_the_page_offers_what_can_be_asked(project: Project, django_assert_max_n
     assert str(ended.pk) not in shown
     assert shown.count('<option value="model-') == 5
     assert '<option value="free-' not in shown
+    assert '<option value="homeless-' not in shown
     assert not ProjectKey.objects.exists()  # looking makes nothing
 
 
@@ -307,6 +309,19 @@ def test_another_sites_page_and_a_link_make_no_key(project: Project) -> None:
     assert client.post(reverse("playground-session"), {"project": str(project.pk)}).status_code == 403
     assert client.get(reverse("playground-session"), {"project": str(project.pk)}).status_code == 405
     assert not ProjectKey.objects.exists()
+
+
+@pytest.mark.django_db
+def test_another_sites_page_and_a_link_end_no_key(project: Project) -> None:
+    ada = owner()
+    take_key(ada, project)
+    ada.handler.enforce_csrf_checks = True
+
+    assert ada.get(reverse("playground-end")).status_code == 405
+    assert ada.post(reverse("playground-end")).status_code == 403
+
+    assert ProjectKey.objects.get().status is KeyStatus.ACTIVE
+    assert SESSION_ENTRY in ada.session
 
 
 @pytest.mark.django_db

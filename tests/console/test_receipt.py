@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -142,6 +143,29 @@ def test_one_that_is_still_open_is_not_final(db: None) -> None:
 
     assert "Not final yet" in page
     assert "went back" not in page
+    assert "<dt>Deadline</dt>" in page
+
+
+def test_one_that_is_over_has_no_deadline(db: None) -> None:
+    request = settled_request(make_customer(credit=10**9))
+    ada = owner()
+
+    assert "<dt>Settled</dt>" in read(ada, request)
+    assert "Deadline" not in read(ada, request)
+    hold_page = ada.get(reverse("admin:billing_reservation_change", args=[request.pk])).content.decode()
+    assert re.search(r"Deadline\s*</label>.*?<div[^>]*>\s*-?\s*</div>", hold_page, re.DOTALL)
+
+
+@pytest.mark.parametrize("model", ["fails-500", "fails-refused", "fails-cut-midway", "fails-rejected"])
+def test_an_attempt_that_failed_began_and_ended(gateway: Gateway, model: str) -> None:
+    gateway.simulate(model)
+    gateway.ask(model, stream=model == "fails-cut-midway")
+
+    page = read(owner(), gateway.activity())
+
+    cells = re.findall(r'<td class="is-number">([^<]*)</td>', page.split('id="receipt-attempts"')[1])
+    assert len(cells) >= 2
+    assert all(re.fullmatch(r"[\d,]+ ms", cell) for cell in cells[:2])
 
 
 def test_every_attempt_has_its_place_in_time(key: ProjectKey) -> None:

@@ -1,4 +1,4 @@
-"""A customer with credit for servers that run beside the test, and the console with its browser."""
+"""A customer with credit for servers that run beside the test, and what node needs."""
 
 from __future__ import annotations
 
@@ -7,30 +7,20 @@ import fcntl
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.core.management import call_command
-from django.db import connection
-from django.test.utils import setup_databases, teardown_databases
 from django.utils import timezone
-from playwright.sync_api import Browser
-from pytest_django import DjangoDbBlocker
 
 from billing.ledger import close_ledger
 from billing.sweeper import sweep
 from organization.models import Project
-from tests.e2e.console_driver import CHROMIUM, Console, browser, new_console
-from tests.e2e.console_world import World, build_world, make_requests
 from tests.inference.chat_cast import Gateway
 from tests.ledger_checks import assert_books_balance
-from tests.live import ROOT, LiveServer, live_server
-from tests.services import environment_of_process
+from tests.live import ROOT
 
 SCRIPTS = ROOT / "tests" / "node"
 INSTALL_SECONDS = 120
@@ -66,7 +56,7 @@ def node_home() -> Path:
     if npm is None or shutil.which("node") is None:
         pytest.skip("node and npm are not installed")
     home = run_directory() / "node"
-    with _first_of_the_workers(home) as is_first:
+    with first_of_the_workers(home) as is_first:
         if is_first:
             shutil.copytree(SCRIPTS, home, dirs_exist_ok=True)
             _install(npm, home)
@@ -74,7 +64,7 @@ def node_home() -> Path:
 
 
 @contextlib.contextmanager
-def _first_of_the_workers(made: Path) -> Iterator[bool]:
+def first_of_the_workers(made: Path) -> Iterator[bool]:
     """Whether nobody has made it yet; whoever comes second waits until it is there."""
     done = made.with_suffix(".done")
     with made.with_suffix(".lock").open("w") as lock:
@@ -91,62 +81,3 @@ def _install(npm: str, home: Path) -> None:
         pytest.skip(f"npm has not fetched the packages in {INSTALL_SECONDS} s")
     if done.returncode:
         pytest.skip(f"npm cannot fetch the packages: {done.stderr[-300:]}")
-
-
-# --- the console -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Site:
-    """A running console, what is in it, and a browser."""
-
-    world: World
-    server: LiveServer
-    browser: Browser
-
-    def window(self, axe: Path | None = None) -> Console:
-        return new_console(self.browser, self.server.address, axe)
-
-
-@pytest.fixture(scope="module")
-def module_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """The test database for all tests of a module at once; at the end it is as a test leaves it."""
-    with django_db_blocker.unblock():
-        own = None
-        if connection.settings_dict["NAME"] != connection.settings_dict["TEST"]["NAME"]:
-            # Nothing was made if all of a run's tests share it like this.
-            own = setup_databases(verbosity=0, interactive=False, aliases={"default": connection})
-        yield
-        if own is None:
-            call_command("flush", verbosity=0, interactive=False)
-        else:
-            teardown_databases(own, verbosity=0)
-
-
-def collected_files(environment: dict[str, str]) -> Path:
-    """What pages load beside themselves, collected once in a run."""
-    root = run_directory() / "collected"
-    with _first_of_the_workers(root) as is_first:
-        if is_first:
-            collect = [sys.executable, "manage.py", "collectstatic", "--no-input", "-v0"]
-            told = {**environment, "GATEWAY_STATIC_ROOT": str(root)}
-            subprocess.run(collect, cwd=ROOT, env=told, check=True)
-    return root
-
-
-@pytest.fixture(scope="module")
-def site(module_database: None) -> Iterator[Site]:
-    """One for all tests of a module: it takes seconds to make. Each test takes rows of its own."""
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on PATH")
-    with pytest.MonkeyPatch.context() as patch:
-        environment = {**environment_of_process(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
-        environment["GATEWAY_STATIC_ROOT"] = str(collected_files(environment))
-        world = build_world()
-        with live_server(environment, settings_module="tests.settings") as server:
-            make_requests(world, server.address)
-            # The browser's driver keeps a loop in this thread, which Django takes for asynchronous code.
-            patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
-            with browser() as opened:
-                yield Site(world, server, opened)
-    decide_everything()

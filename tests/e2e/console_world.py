@@ -80,6 +80,8 @@ class World:
 
     acme: Organization
     web: Project
+    # Where nothing but the playground spends.
+    play: Project
     poor: Organization
     values: dict[str, str] = field(default_factory=dict)
     keys: dict[str, ProjectKey] = field(default_factory=dict)
@@ -96,7 +98,8 @@ def build_world() -> World:
     acme, _ = services.create_organization(name="Acme", actor=SOMEONE)
     web, _ = services.create_project(organization=acme, name="Web shop", actor=SOMEONE)
     poor, _ = services.create_organization(name="Nearly empty", actor=SOMEONE)
-    world = World(acme, web, poor)
+    play, _ = services.create_project(organization=acme, name="Playroom", actor=SOMEONE)
+    world = World(acme, web, play, poor)
     _make_people()
     _make_catalog()
     _make_keys(world)
@@ -137,6 +140,7 @@ def _make_catalog() -> None:
 def _make_keys(world: World) -> None:
     for name in ("shop", "to rotate", "to revoke", "to suspend", "capped"):
         world.add_key(name)
+    world.add_key("play", world.play)
     world.add_key("suspended")
     services.suspend_key(key=world.keys["suspended"], actor=SOMEONE)
     world.add_key("revoked")

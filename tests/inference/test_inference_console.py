@@ -278,8 +278,15 @@ def test_backends_are_asked_on_demand(console: Client, upstream: ModelListServer
 def test_checks_are_passed_and_withdrawn(console: Client, acme: Organization) -> None:
     save(console, PassedCheck, {"organization": acme.pk, "check_name": "terms"})
     passed = PassedCheck.objects.get()
-    address = reverse("admin:inference_passedcheck_delete", args=[passed.pk])
-    console.post(address, {"post": "yes"})
+    make_model("acme/strict", required_checks=["terms"])
+    assert console.get(reverse("admin:inference_passedcheck_delete", args=[passed.pk])).status_code == 403
+    address = reverse("admin:inference_passedcheck_do", args=[passed.pk, "withdraw"])
+    asked = console.post(address).content.decode()
+    for words in ("no longer passes the check", "acme/strict", "Acme"):
+        assert words in asked
+    assert PassedCheck.objects.exists()
+
+    console.post(address, {"confirmed": "yes"})
 
     assert not PassedCheck.objects.exists()
     actions = AuditEvent.objects.filter(organization=acme).order_by("-id").values_list("action", flat=True)

@@ -108,7 +108,8 @@ def test_a_draft_is_edited_from_the_revision_that_was_seen(console: Client, poli
     assert page.status_code == 200
     policy.refresh_from_db()
     assert (policy.name, policy.revision) == ("Renamed", 2)
-    assert AuditEvent.objects.get(action="policy.edit").details["fields"] == ["name"]
+    details = AuditEvent.objects.get(action="policy.edit").details
+    assert (details["name"], details["before"]) == ("Renamed", {"name": "Internal"})
 
     refused = console.post(change(policy), form(name="Too late", seen_revision=1), follow=True)
 

@@ -39,7 +39,14 @@ def test_it_works(api: ApiClient, policy: Policy) -> None:
     assert answer.json == api.get(f"/v1/organization/policies/{policy.pk}").json
     event = AuditEvent.objects.get(action="policy.edit")
     assert event.request_id == answer.headers["x-request-id"]
-    assert event.details["fields"] == ["direction", "mode", "rule"]
+    assert event.details == {
+        "revision": 2,
+        "version": None,
+        "rule": "Is it so?",
+        "direction": "request",
+        "mode": "enforcing",
+        "before": {"rule": RULE, "direction": "both", "mode": "monitoring"},
+    }
 
 
 def test_what_is_published_stays_until_the_next_publication(api: ApiClient, published: Policy) -> None:

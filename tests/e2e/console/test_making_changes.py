@@ -15,26 +15,19 @@ from playwright.sync_api import expect
 
 from billing.models import Account, CreditGrant, Reservation, SpendingCap
 from gateway_site.api.console_actions import actions_of, address_of
-from inference.models import Backend, CatalogModel
+from inference.models import Backend, CatalogModel, PassedCheck
 from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies.models import Policy
-from tests.e2e.conftest import Site
-from tests.e2e.console_driver import Console
+from tests.e2e.console.conftest import Site
+from tests.e2e.console_driver import DARK, LIGHT, NARROW, WIDE, Console
 from tests.e2e.console_world import OPERATOR
 
-pytestmark = pytest.mark.one_database
-
-
-@pytest.fixture(scope="module")
-def console(site: Site) -> Iterator[Console]:
-    window = site.window()
-    window.log_in()
-    yield window
-    window.page.context.close()
+pytestmark = [pytest.mark.one_database, pytest.mark.xdist_group("console")]
 
 
 @pytest.fixture(autouse=True)
 def _nothing_untoward(console: Console) -> Iterator[None]:
+    console.look(LIGHT, WIDE)
     yield
     console.check("at the end")
 
@@ -53,6 +46,15 @@ def confirm(console: Console, label: str, *consequence: str) -> None:
         expect(console.page.locator("form.confirm-action")).to_contain_text(words)
     console.page.locator(".confirm-buttons").get_by_role("button", name=label).click()
     console.settle()
+
+
+def look_at_it(console: Console, name: str) -> None:
+    """Pages that a person gets to only by doing something."""
+    console.look(DARK, NARROW)
+    console.check(f"{name}, narrow")
+    console.check_accessible(f"{name}, dark", ["color-contrast"], "#main")
+    console.look(LIGHT, WIDE)
+    console.check_accessible(f"{name}, light", within="#main")
 
 
 def expect_message(console: Console, words: str) -> None:
@@ -88,6 +90,7 @@ def test_a_key_is_revoked(console: Console, site: Site) -> None:
     assert status_of_models(site, site.world.values["to revoke"]) == 200
 
     press(console, key, "Revoke")
+    look_at_it(console, "a confirmation")
     confirm(console, "Revoke", "cannot be undone", key.redacted_value)
 
     expect_message(console, "revoked")
@@ -128,6 +131,7 @@ def test_a_rotated_key_shows_its_value_once(console: Console, site: Site) -> Non
     press(console, key, "Rotate")
     confirm(console, "Rotate", "shown once", "old value stops working")
 
+    look_at_it(console, "a secret")
     new = console.page.locator("#secret").inner_text()
     assert status_of_models(site, new) == 200
     assert status_of_models(site, old) == 401
@@ -191,8 +195,10 @@ def test_credit_is_granted_after_a_look_at_what_it_makes(console: Console, site:
     account = Account.objects.get(organization=site.world.poor)
 
     press(console, site.world.poor, "Grant credit")
+    look_at_it(console, "a form")
     console.page.fill("#id_usd", "12.5")
     confirm(console, "Continue")
+    look_at_it(console, "a review")
     assert fresh(account).granted_nanousd == account.granted_nanousd
     confirm(console, "Grant credit", "12.5")
 
@@ -290,6 +296,17 @@ def test_a_model_is_switched_off(console: Console, site: Site) -> None:
 
     assert fresh(model).is_enabled is False
     assert last_event() == ("model.change", OPERATOR)
+
+
+def test_a_check_is_withdrawn(console: Console, site: Site) -> None:
+    passed = PassedCheck.objects.get(check_name="terms-0")
+
+    press(console, passed, "Withdraw")
+    confirm(console, "Withdraw", "no longer passes the check")
+
+    expect_message(console, "withdrawn")
+    assert not PassedCheck.objects.filter(pk=passed.pk).exists()
+    assert last_event() == ("check.withdraw", OPERATOR)
 
 
 # --- people ------------------------------------------------------------------------------------------

@@ -1,0 +1,196 @@
+"""What the console calls things: the same everywhere, ids as they are, and amounts in one way."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin import site
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from billing import services as billing_services
+from billing.models import Account, SpendingCap
+from gateway_site.console_theme import NAVIGATION
+from inference.models import Backend, PassedCheck
+from organization.models import AuditEvent, Organization
+from policies import services as policy_services
+from policies.models import Policy, PolicyVersion, Verdict
+from tests.conftest import SOMEONE
+from tests.console.console_cast import World, doing, listing, make_world, page
+from tests.console.people import owner, person
+from tests.inference.catalog_cast import make_backend, make_model
+
+pytestmark = pytest.mark.django_db
+PAGES = [item for group in NAVIGATION for item in group["items"]]
+HEADING = re.compile(r'<(?:a|span) class="heading-part"[^>]*>([^<]*)<')
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def console() -> Client:
+    return owner()
+
+
+def read(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200
+    return str(answer.content.decode())
+
+
+def heading(client: Client, address: str) -> list[str]:
+    return HEADING.findall(read(client, address))
+
+
+# --- headings ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", PAGES, ids=lambda item: item["title"])
+def test_a_page_is_called_what_the_sidebar_calls_it(console: Client, item: dict[str, Any]) -> None:
+    shown = read(console, str(item["link"]))
+
+    assert HEADING.findall(shown) == [item["title"].replace("&", "&amp;")]
+    assert f"<title>\n{item['title']} |" in re.sub(r"<title>\s+", "<title>\n", shown)
+
+
+def test_an_id_keeps_its_first_letter(console: Client) -> None:
+    model = make_model("acme/small")
+
+    assert heading(console, page(model)) == ["Models", "acme/small"]
+    assert heading(console, doing(model, "disable")) == ["Models", "acme/small", "Disable"]
+
+
+def test_what_is_tried_is_named(console: Client, world: World) -> None:
+    policy = world[Policy]
+
+    shown = read(console, reverse("admin:policies_policy_try", args=[policy.pk]))
+
+    assert HEADING.findall(shown) == ["Policies", policy.name, "Try it"]
+    assert f'href="{page(policy)}"' in shown
+
+
+def test_a_new_one_is_announced(console: Client) -> None:
+    assert heading(console, reverse("admin:organization_projectkey_add")) == ["API keys", "Add API key"]
+
+
+def test_what_belongs_to_an_organization_bears_its_name(console: Client, world: World) -> None:
+    assert heading(console, page(world[Account])) == ["Credit", "Acme"]
+    assert heading(console, page(world[PassedCheck])) == [
+        "Passed checks",
+        f"{world[PassedCheck].check_name} of Acme",
+    ]
+    assert heading(console, page(world[SpendingCap]))[1].startswith("Limit of key Acme")
+    assert "period 1 of cap" not in read(console, page(world[SpendingCap]))
+    assert heading(console, page(world[Verdict]))[1].startswith(("Match by ", "No match by "))
+
+
+def test_a_name_is_not_worth_a_query(world: World) -> None:
+    account = Account.objects.get()
+
+    with CaptureQueriesContext(connection) as asked:
+        assert str(account) == str(account.pk)
+        assert str(PassedCheck.objects.get()).endswith(str(account.pk))
+
+    assert len(asked) == 1
+
+
+def test_the_trail_names_whose_credit_it_was(console: Client, world: World) -> None:
+    names = [f"Customer {number}" for number in range(6)]
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            read(console, listing(AuditEvent))
+        return len(asked)
+
+    read(console, listing(AuditEvent))
+    before = queries()
+    for name in names:
+        organization = Organization.objects.create(name=name)
+        billing_services.grant_credit(organization=organization, amount_nanousd=1, reason="", actor=SOMEONE)
+
+    assert queries() == before
+    shown = read(console, listing(AuditEvent))
+    for name in names:
+        assert re.search(rf">{name}</a><span class=\"under\">account<", shown)
+
+
+# --- labels ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", list(site._registry), ids=lambda model: model._meta.model_name)
+def test_no_label_is_a_column_of_the_database(world: World, console: Client, model: Any) -> None:
+    addresses = [listing(model)] + ([page(world[model])] if model in world.rows else [])
+    for address in addresses:
+        shown = read(console, address)
+        for label in ("Id", "Base url", "Project ids", "Api key", "Is enabled", "Upstream id"):
+            assert not re.search(rf">\s*{label}\s*(<span[^>]*>\*</span>)?\s*<", shown), (label, address)
+
+
+def test_a_backends_key_is_set_or_not_or_not_needed(console: Client) -> None:
+    simulator = make_backend("simulator")
+    bare = make_backend("bare", "openai", base_url="http://127.0.0.1:9/v1")
+    kept = make_backend("kept", "openai", base_url="http://127.0.0.1:9/v1", credential="sk-upstream")
+
+    for backend, words in ((simulator, "none needed"), (bare, "not set"), (kept, "set")):
+        assert re.search(rf">\s*{words}\s*<", read(console, page(backend)))
+    listed = read(console, listing(Backend))
+    assert ">none needed" in re.sub(r">\s+", ">", listed)
+    assert "sk-upstream" not in listed + read(console, page(kept))
+    [box] = re.findall(r'<input[^>]*name="removes_credential"[^>]*>', read(console, page(kept)))
+    assert "appearance-none" in box  # drawn by the theme
+
+
+def test_a_version_names_its_projects(console: Client, world: World) -> None:
+    version: PolicyVersion = world[PolicyVersion]
+    assert "none named" in read(console, page(version))
+
+    project = world.customer.project
+    policy = world[Policy]
+    policy_services.edit_policy(
+        policy=policy,
+        revision=policy.revision,
+        changes={"scope": "projects", "project_ids": [str(project.pk)]},
+        actor=SOMEONE,
+    )
+    newer = policy_services.publish_policy(policy=policy, actor=SOMEONE).current_version
+    shown = read(console, page(newer))
+    assert f'<a class="text-link" href="{page(project)}">{project.name}</a>' in shown
+
+
+# --- money -------------------------------------------------------------------------------------------
+
+
+def test_an_amount_is_written_in_one_way_before_it_is_granted(console: Client, world: World) -> None:
+    address = doing(world[Organization], "grant_credit")
+    typed = {"usd": "12.5", "form_id": "1", "asked": "yes"}
+
+    review = console.post(address, typed).content.decode()
+    fine = console.post(address, {**typed, "usd": "3.000000001"}).content.decode()
+
+    assert "$12.50<" in review
+    assert "$12.5<" not in review
+    # Nobody agrees to digits that they were not shown.
+    assert "$3.00</strong> (exactly $3.000000001)" in fine
+
+
+# --- lists -------------------------------------------------------------------------------------------
+
+
+def test_no_list_counts_its_table_once_for_each_choice() -> None:
+    assert {page.show_facets for page in site._registry.values()} == {admin.ShowFacets.NEVER}
+
+
+def test_a_check_is_withdrawn_by_those_who_may(world: World) -> None:
+    passed = world[PassedCheck]
+    reader = person("inference.view_passedcheck", "inference.change_passedcheck")
+
+    assert reader.post(doing(passed, "withdraw"), {"confirmed": "yes"}).status_code == 403
+    assert PassedCheck.objects.filter(pk=passed.pk).exists()

@@ -1,0 +1,93 @@
+"""One console with one browser for all tests of this directory: they take seconds to make."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import setup_databases, teardown_databases
+from playwright.sync_api import Browser
+from pytest_django import DjangoDbBlocker
+
+from tests.e2e.conftest import decide_everything, first_of_the_workers, run_directory
+from tests.e2e.console_driver import CHROMIUM, Console, browser, new_console
+from tests.e2e.console_world import World, build_world, make_requests
+from tests.live import ROOT, LiveServer, live_server
+from tests.services import environment_of_process
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running console, what is in it, and a browser."""
+
+    world: World
+    server: LiveServer
+    browser: Browser
+
+    def window(self, axe: Path | None = None) -> Console:
+        return new_console(self.browser, self.server.address, axe)
+
+
+@pytest.fixture(scope="package")
+def shared_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The test database for all tests at once; at the end it is as a test leaves it."""
+    with django_db_blocker.unblock():
+        own = None
+        if connection.settings_dict["NAME"] != connection.settings_dict["TEST"]["NAME"]:
+            # Nothing was made if all of a run's tests share it like this.
+            own = setup_databases(verbosity=0, interactive=False, aliases={"default": connection})
+        yield
+        if own is None:
+            call_command("flush", verbosity=0, interactive=False)
+        else:
+            teardown_databases(own, verbosity=0)
+
+
+def collected_files(environment: dict[str, str]) -> Path:
+    """What pages load beside themselves, collected once in a run."""
+    root = run_directory() / "collected"
+    with first_of_the_workers(root) as is_first:
+        if is_first:
+            collect = [sys.executable, "manage.py", "collectstatic", "--no-input", "-v0"]
+            told = {**environment, "GATEWAY_STATIC_ROOT": str(root)}
+            subprocess.run(collect, cwd=ROOT, env=told, check=True)
+    return root
+
+
+@pytest.fixture(scope="package")
+def site(shared_database: None) -> Iterator[Site]:
+    """Each test takes rows of its own. At the end the books balance."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on PATH")
+    with pytest.MonkeyPatch.context() as patch:
+        environment = {**environment_of_process(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
+        environment["GATEWAY_STATIC_ROOT"] = str(collected_files(environment))
+        world = build_world()
+        with live_server(environment, settings_module="tests.settings") as server:
+            make_requests(world, server.address)
+            # The browser's driver keeps a loop in this thread, which Django takes for asynchronous code.
+            patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+            with browser() as opened:
+                yield Site(world, server, opened)
+    decide_everything()
+
+
+@pytest.fixture(scope="package")
+def console(site: Site, axe: Path) -> Iterator[Console]:
+    """The operator's window, logged in once."""
+    window = site.window(axe)
+    window.log_in()
+    window.check("overview")
+    yield window
+    window.page.context.close()
+
+
+@pytest.fixture(scope="package")
+def axe(node_home: Path) -> Path:
+    return node_home / "node_modules" / "axe-core" / "axe.min.js"
