@@ -13,7 +13,8 @@ from tests.conftest import make_project_key
 from tests.console.console_cast import listing, signed_in, someone
 from tests.console.people import owner
 
-pytestmark = pytest.mark.django_db
+# What is on a page does not depend on the database behind it.
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 NEVER_EMPTY = {User, Group}
 
 

@@ -12,7 +12,8 @@ from organization.models import ProjectKey
 from tests.console.console_cast import MODELS, World, doing, every_action, form_of, listing, make_world, page
 from tests.console.people import owner
 
-pytestmark = pytest.mark.django_db
+# What is on a page does not depend on the database behind it.
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 NAME = """<script>alert(1)</script>"><img src=x onerror=alert(1)>'};alert(1)//{{7*7}}"""
 WORDS = f"=HYPERLINK(1)\u202e {NAME}"
 

@@ -12,7 +12,8 @@ from django.urls import reverse
 
 from organization.models import AuditEvent
 
-pytestmark = pytest.mark.django_db
+# What is on a page does not depend on the database behind it.
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 PASSWORD, WRONG = "correct horse battery", "wrong horse battery"
 LOGIN = "/admin/login/"
 

@@ -29,7 +29,8 @@ from tests.console.console_cast import (
     someone,
 )
 
-pytestmark = pytest.mark.django_db
+# What is on a page does not depend on the database behind it.
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 DEFAULT = ("view", "add", "change", "delete")
 # What has no form in the console, whatever permission somebody has.
 NEVER_ADDED = {

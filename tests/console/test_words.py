@@ -25,7 +25,8 @@ from tests.console.console_cast import World, doing, listing, make_world, page
 from tests.console.people import owner, person
 from tests.inference.catalog_cast import make_backend, make_model
 
-pytestmark = pytest.mark.django_db
+# What is on a page does not depend on the database behind it.
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 PAGES = [item for group in NAVIGATION for item in group["items"]]
 HEADING = re.compile(r'<(?:a|span) class="heading-part"[^>]*>([^<]*)<')
 
