@@ -9,6 +9,8 @@ PYTHON ?= python3
 RUN_ARGS ?=
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
+# Those on PostgreSQL wait for it half of the time.
+PYTEST_WORKERS_POSTGRES ?= 4
 PINS_ARGS ?=
 
 BIN := .venv/bin
@@ -38,7 +40,7 @@ run: install
 
 test: lint
 	$(BIN)/python -m pytest --database=sqlite -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
-	$(BIN)/python -m pytest --database=postgres -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --database=postgres -n $(PYTEST_WORKERS_POSTGRES) --dist loadgroup $(PYTEST_ARGS)
 
 # These read the settings, which would make the data directory of an installation here.
 lint: export GATEWAY_DATA_DIR := $(CURDIR)/.venv/lint

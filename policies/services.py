@@ -85,6 +85,7 @@ def publish_policy(
     with transaction.atomic():
         policy = _locked(policy)
         _require_revision(policy, revision)
+        mode_of_draft = policy.mode
         if mode is not None:
             policy.mode = Mode(mode)
         if policy.scope == Scope.PROJECTS and not policy.project_ids:
@@ -93,8 +94,9 @@ def publish_policy(
         if policy.has_unpublished_changes:
             version = _next_version(policy)
             _advance(policy, state=policy.mode, mode=policy.mode, current_version=version)
-        elif policy.state != policy.mode:
-            _advance(policy, state=policy.mode)
+        elif policy.state != policy.mode or policy.mode != mode_of_draft:
+            # Nothing new goes into force; but the draft may have had another mode, and now has this one.
+            _advance(policy, state=policy.mode, mode=policy.mode)
         else:
             return policy
         _record(actor, "publish", policy, mode=str(policy.mode))

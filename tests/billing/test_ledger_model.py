@@ -40,7 +40,7 @@ from organization.models import ProjectKey
 from tests.billing.cast import Customer, make_customer, used
 from tests.ledger_checks import assert_books_balance
 
-EXAMPLES = 200
+EXAMPLES = 120
 STEPS = 12
 # Leases that outlast the whole run: on a busy machine it takes longer than a usual one, and what is then left
 # of it would be orphaned.

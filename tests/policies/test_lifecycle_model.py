@@ -64,10 +64,10 @@ class Model:
         draft = {**self.draft, **({"mode": mode} if mode else {})}
         if draft["scope"] == "projects":  # and this history names none
             return False
-        self.draft = draft
+        is_same, self.draft = draft == self.draft, draft
         if self.has_changes:
             self.versions.append(self.would_publish)
-        elif self.state == draft["mode"]:
+        elif self.state == draft["mode"] and is_same:
             return True
         self.state = draft["mode"]
         self.revision += 1

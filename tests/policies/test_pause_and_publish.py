@@ -70,6 +70,19 @@ def test_a_mode_given_at_publication_is_the_drafts_too(api: ApiClient, policy: P
     assert shown["has_unpublished_changes"] is False
 
 
+def test_publishing_in_the_mode_in_force_takes_back_the_drafts_other_mode(published: Policy) -> None:
+    services.edit_policy(
+        policy=published, revision=published.revision, changes={"mode": "enforcing"}, actor=SOMEONE
+    )
+
+    services.publish_policy(policy=published, mode="monitoring", actor=SOMEONE)
+
+    published.refresh_from_db()
+    assert (published.state, published.mode) == ("monitoring", "monitoring")
+    assert not published.has_unpublished_changes
+    assert published.versions.count() == 1
+
+
 def test_publishing_again_changes_nothing_unless_there_is_something_new(policy: Policy) -> None:
     first = services.publish_policy(policy=policy, actor=SOMEONE)
     second = services.publish_policy(policy=policy, actor=SOMEONE)
