@@ -81,10 +81,13 @@ class RowWriter(Generic[Note]):
                 self._thread.start()
 
     def _run(self, is_stopped: threading.Event) -> None:
-        while not is_stopped.is_set():
+        is_last = False
+        while not is_last:
             self._is_wanted.wait()
             is_stopped.wait(GATHER_SECONDS)
             self._is_wanted.clear()
+            # Seen before the writing: what was noted until then is written, however late it came.
+            is_last = is_stopped.is_set()
             try:
                 close_old_connections()
                 self.flush()

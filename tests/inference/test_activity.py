@@ -173,3 +173,36 @@ def test_a_row_that_is_there_already_is_left_alone(gateway: Gateway) -> None:
     made.close(5)
 
     assert Activity.objects.count() == 1
+
+
+def test_what_is_noted_while_it_closes_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+
+    class Noted:
+        def row(self) -> str:
+            return "row"
+
+    def insert(rows: Any) -> None:
+        written.extend(rows)
+
+    monkeypatch.setattr(row_writer, "close_old_connections", lambda: None)
+    monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.0)
+    made: RowWriter[Noted] = RowWriter("late", insert)
+    flush = made.flush
+
+    def flush_and_then_more() -> None:
+        flush()
+        if len(written) == 1:
+            # After the last look, and before the thread sees that it is to end.
+            made._waiting.append(Noted())
+            made._is_stopped.set()
+            made._is_wanted.set()
+
+    monkeypatch.setattr(made, "flush", flush_and_then_more)
+    made.note(Noted())
+    thread = made._thread
+    assert thread is not None
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert written == ["row", "row"]

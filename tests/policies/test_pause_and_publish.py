@@ -70,7 +70,8 @@ def test_a_mode_given_at_publication_is_the_drafts_too(api: ApiClient, policy: P
     assert shown["has_unpublished_changes"] is False
 
 
-def test_publishing_in_the_mode_in_force_takes_back_the_drafts_other_mode(published: Policy) -> None:
+def test_publishing_in_the_mode_in_force_takes_back_the_drafts_other_mode(policy: Policy) -> None:
+    published = services.publish_policy(policy=policy, mode="monitoring", actor=SOMEONE)
     services.edit_policy(
         policy=published, revision=published.revision, changes={"mode": "enforcing"}, actor=SOMEONE
     )
