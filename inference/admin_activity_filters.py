@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -33,7 +34,7 @@ PARAMETERS = {
 }
 
 
-class ParameterFilter(admin.ListFilter):
+class ParameterFilter(admin.ListFilter, ABC):
     """Takes its parameters from the address and shows their fields. What they mean is `request_search`'s."""
 
     template = "unfold/filters/filters_field.html"
@@ -54,8 +55,9 @@ class ParameterFilter(admin.ListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Activity]) -> QuerySet[Activity]:
         return queryset
 
+    @abstractmethod
     def fields(self) -> dict[str, forms.Field]:
-        raise NotImplementedError
+        """What the person fills in, by parameter."""
 
     def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
         form = forms.Form(self.used_parameters, auto_id="filter_%s")
