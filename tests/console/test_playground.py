@@ -14,45 +14,28 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from billing.ledger import close_ledger
 from billing.models import Reservation
 from gateway_site.playground import SESSION_ENTRY
-from inference import authentication, catalog
 from inference.activity_writer import writer
 from organization import services
 from organization.models import AuditEvent, KeyStatus, Organization, Project, ProjectKey
-from policies.epochs import reader
 from policies.verdict_writer import writer as verdicts
 from tests.client import exchange
 from tests.conftest import SOMEONE, make_project_key
 from tests.console.people import customer, owner, person
 from tests.console.request_cast import make_request
 from tests.inference.catalog_cast import make_model, make_served_model
-from tests.inference.chat_cast import Gateway, question, records, text_of
-from tests.ledger_checks import assert_books_balance
+from tests.inference.chat_cast import Gateway, gateway_of, question, records, text_of
 from tests.policies.conftest import PHRASE, make_published
 
 HOSTILE = "<script>alert(1)</script>"
 PERMISSIONS = ("inference.use_playground", "inference.view_activity", "policies.view_verdict")
 
 
-@pytest.fixture(autouse=True)
-def _fresh_process() -> Iterator[None]:
-    catalog.forget()
-    authentication.forget()
-    yield
-    catalog.forget()
-    authentication.forget()
-
-
 @pytest.fixture
 def gateway(transactional_db: None, project: Project) -> Iterator[Gateway]:
-    yield Gateway.of(project)
-    writer.close(5)
-    verdicts.close(5)
-    reader.close()
-    assert close_ledger(5) == 0
-    assert_books_balance()
+    with gateway_of(project) as made:
+        yield made
 
 
 def take_key(client: Client, project: Project) -> str:

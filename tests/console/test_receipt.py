@@ -11,15 +11,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from billing.ledger import close_ledger
 from billing.models import CostLine, Reservation
 from billing.money import usd
-from inference import authentication, catalog
-from inference.activity_writer import writer
 from inference.models import Activity
 from organization.models import Project, ProjectKey
 from policies import services
-from policies.epochs import reader
 from policies.models import Verdict
 from policies.verdict_writer import writer as verdicts
 from tests.billing.cast import PRICE, Customer, make_customer
@@ -28,7 +24,7 @@ from tests.billing.settled import hold, settle
 from tests.conftest import SOMEONE, make_project_key
 from tests.console.people import owner, person
 from tests.console.request_cast import make_request, receipt_address
-from tests.inference.chat_cast import Gateway
+from tests.inference.chat_cast import Gateway, gateway_of
 from tests.ledger_checks import assert_books_balance
 
 MONEY = ("billing.view_reservation", "billing.view_costline")
@@ -37,17 +33,8 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture
 def gateway(transactional_db: None, project: Project) -> Iterator[Gateway]:
-    """Acme's application, with credit; what the process remembers goes with it."""
-    catalog.forget()
-    authentication.forget()
-    yield Gateway.of(project)
-    writer.close(5)
-    verdicts.close(5)
-    reader.close()
-    assert close_ledger(5) == 0
-    catalog.forget()
-    authentication.forget()
-    assert_books_balance()
+    with gateway_of(project) as made:
+        yield made
 
 
 @pytest.fixture

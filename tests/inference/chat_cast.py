@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from billing import services
+from billing.ledger import close_ledger
 from billing.models import Account, Reservation
 from billing.money import parse_usd
 from gateway_site.asgi import application
-from inference import backend_registry
+from inference import authentication, backend_registry, catalog
 from inference.activity_writer import writer
 from inference.dialects import chat
 from inference.models import Activity, CatalogModel
 from organization.models import Project, ProjectKey
+from policies.epochs import reader
+from policies.verdict_writer import writer as verdicts
 from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_project_key
 from tests.inference.catalog_cast import deploy, make_backend, make_model
+from tests.ledger_checks import assert_books_balance
 
 CREDIT = "100"
 COLUMNS = {"tokenizer": "o200k_base", "context_length": 100_000, "max_output_length": 10_000}
@@ -91,6 +97,21 @@ class Gateway:
     def activity(self) -> Activity:
         writer.flush()
         return Activity.objects.get()
+
+
+@contextmanager
+def gateway_of(project: Project) -> Iterator[Gateway]:
+    """The project's application, with credit; what the process remembers goes with it. The books balance."""
+    catalog.forget()
+    authentication.forget()
+    yield Gateway.of(project)
+    writer.close(5)
+    verdicts.close(5)
+    reader.close()
+    assert close_ledger(5) == 0
+    catalog.forget()
+    authentication.forget()
+    assert_books_balance()
 
 
 def question(model: str, said: str = HELLO, **fields: Any) -> dict[str, Any]:

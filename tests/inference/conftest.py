@@ -6,14 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from billing.ledger import close_ledger
 from inference import authentication, catalog
-from inference.activity_writer import writer
 from organization.models import Project
-from policies.epochs import reader
-from policies.verdict_writer import writer as verdicts
-from tests.inference.chat_cast import Gateway
-from tests.ledger_checks import assert_books_balance
+from tests.inference.chat_cast import Gateway, gateway_of
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +23,5 @@ def _fresh_catalog() -> Iterator[None]:
 @pytest.fixture
 def gateway(transactional_db: None, project: Project) -> Iterator[Gateway]:
     """Acme's application, with credit."""
-    yield Gateway.of(project)
-    writer.close(5)
-    verdicts.close(5)
-    reader.close()
-    assert close_ledger(5) == 0
-    assert_books_balance()
+    with gateway_of(project) as made:
+        yield made
