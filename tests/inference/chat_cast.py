@@ -100,11 +100,11 @@ class Gateway:
 
 
 @contextmanager
-def gateway_of(project: Project) -> Iterator[Gateway]:
-    """The project's application, with credit; what the process remembers goes with it. The books balance."""
+def gateway_of(project: Project, credit: str = CREDIT) -> Iterator[Gateway]:
+    """The project's application; what the process remembers goes with it. The books balance."""
     catalog.forget()
     authentication.forget()
-    yield Gateway.of(project)
+    yield Gateway.of(project, credit)
     writer.close(5)
     verdicts.close(5)
     reader.close()

@@ -13,7 +13,6 @@ from inference import catalog
 from inference.models import CatalogModel
 from inference.tokens import AROUND_A_PROMPT, AROUND_A_TEXT, AROUND_A_TURN, counter
 from organization import services as organization_services
-from organization.models import Project
 from tests.client import exchange
 from tests.conftest import SOMEONE, make_admin_key, make_project_key
 from tests.contract import assert_error
@@ -115,10 +114,7 @@ def test_a_prompt_longer_than_the_context_is_refused_by_the_name_that_clients_kn
 
 
 @BOTH
-def test_without_credit_it_is_refused_before_the_first_byte(
-    project: Project, transactional_db: None, stream: bool
-) -> None:
-    poor = Gateway.of(project, credit="0")
+def test_without_credit_it_is_refused_before_the_first_byte(poor: Gateway, stream: bool) -> None:
     poor.simulate("echo")
 
     answer = poor.ask("echo", stream=stream)
@@ -133,8 +129,7 @@ def test_a_cap_that_cannot_cover_it_is_a_402_too(gateway: Gateway) -> None:
     assert_error(gateway.ask("echo"), 402, "key_day_cap_exceeded")
 
 
-def test_a_free_model_needs_no_credit(project: Project, transactional_db: None) -> None:
-    poor = Gateway.of(project, credit="0")
+def test_a_free_model_needs_no_credit(poor: Gateway) -> None:
     poor.simulate("echo", prompt_price_picousd=0, completion_price_picousd=0)
 
     assert poor.ask("echo").status == 200

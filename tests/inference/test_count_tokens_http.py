@@ -19,7 +19,6 @@ from inference.models import Activity
 from inference.token_counting import count_texts
 from inference.tokens import CountTokens, counter
 from organization import services as organization_services
-from organization.models import Project
 from tests.client import exchange
 from tests.conftest import SOMEONE, make_admin_key, make_project_key
 from tests.contract import assert_error
@@ -41,8 +40,7 @@ def test_it_works(gateway: Gateway) -> None:
     assert answer.headers["request-id"] == answer.headers["x-request-id"]
 
 
-def test_it_costs_nothing_and_leaves_nothing(transactional_db: None, project: Project) -> None:
-    poor = Gateway.of(project, credit="0")
+def test_it_costs_nothing_and_leaves_nothing(poor: Gateway) -> None:
     poor.simulate("echo")
 
     assert tokens_of(count(poor)) > 0

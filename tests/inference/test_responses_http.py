@@ -197,10 +197,7 @@ def test_what_needs_a_memory_is_refused(gateway: Gateway, fields: dict[str, Any]
 
 
 @BOTH
-def test_without_credit_it_is_refused_before_the_first_byte(
-    project: Project, transactional_db: None, stream: bool
-) -> None:
-    poor = Gateway.of(project, credit="0")
+def test_without_credit_it_is_refused_before_the_first_byte(poor: Gateway, stream: bool) -> None:
     poor.simulate("echo")
 
     assert_error(ask(poor, "echo", stream=stream), 402, "insufficient_credit")
