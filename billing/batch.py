@@ -39,11 +39,15 @@ class Applied:
     window_ends_at: datetime
 
 
-def store_over(connection: BaseDatabaseWrapper) -> Store:
-    """The ledger's statements over a connection of Django's, in whatever transaction it is in."""
+def store_over(connection: BaseDatabaseWrapper, *, is_own: bool = False) -> Store:
+    """
+    The ledger's statements over a connection of Django's, in whatever transaction it is in.
+
+    With `is_own`, this store is all that will ever be made over the connection.
+    """
     connection.ensure_connection()
     if connection.vendor == "postgresql":
-        return PostgresStore(connection.connection)
+        return PostgresStore(connection.connection, prepares=is_own)
     assert isinstance(connection.connection, sqlite3.Connection)  # noqa: S101 - for the type checker
     return SqliteStore(connection.connection)
 

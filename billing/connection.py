@@ -56,7 +56,7 @@ class LedgerConnection:
     def store(self) -> Store:
         if self._store is None:
             self._connection = self._settings_of_its_own()
-            self._store = store_over(self._connection)
+            self._store = store_over(self._connection, is_own=True)
         return self._store
 
     def close(self) -> None:
@@ -75,7 +75,6 @@ class LedgerConnection:
         # A pool would give the connection to someone else between two batches, and would be slow to
         # notice that the database is back.
         options.pop("pool", None)
-        options["prepare_threshold"] = 1
         options["application_name"] = APPLICATION_NAME
         options["options"] = " ".join(
             [
