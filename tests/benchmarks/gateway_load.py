@@ -114,9 +114,9 @@ def percentile(values: Sequence[float], share: float) -> float:
 class _Tally:
     """What all connections of one cell saw."""
 
-    def __init__(self, seconds: float) -> None:
-        self.started = time.perf_counter()
-        self.until = self.started + seconds
+    def __init__(self, seconds: float, ramp_seconds: float = 0.0) -> None:
+        self.since = time.perf_counter() + ramp_seconds
+        self.until = self.since + seconds
         self.answered = self.in_time = self.chunks_in_time = 0
         self.latencies: list[float] = []
         self.firsts: list[float] = []
@@ -130,10 +130,15 @@ class _Tally:
             self.errors["stream without its end"] += 1
         else:
             self.answered += 1
-            self.in_time += now <= self.until
-            self.latencies.append(now - sent)
-            if first is not None:
-                self.firsts.append(first - sent)
+            self.in_time += self.since <= now <= self.until
+            if sent >= self.since:
+                self.latencies.append(now - sent)
+                if first is not None:
+                    self.firsts.append(first - sent)
+
+    def count(self, words: int) -> None:
+        if self.since <= time.perf_counter() <= self.until:
+            self.chunks_in_time += words
 
 
 class _Connection(asyncio.Protocol):
@@ -145,16 +150,22 @@ class _Connection(asyncio.Protocol):
     _has_end: bool
     _tail: bytes
 
-    def __init__(self, tally: _Tally, requests: Sequence[bytes], offset: int, is_stream: bool) -> None:
+    def __init__(
+        self, tally: _Tally, requests: Sequence[bytes], offset: int, is_stream: bool, delay: float = 0.0
+    ) -> None:
         self._tally = tally
         self._requests = cycle([*requests[offset:], *requests[:offset]])
         self._is_stream = is_stream
+        self._delay = delay
         self._is_busy = False
         self.is_over = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
-        self._send()
+        if self._delay:
+            asyncio.get_running_loop().call_later(self._delay, self._send)
+        else:
+            self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_busy:
@@ -177,8 +188,7 @@ class _Connection(asyncio.Protocol):
         # A word, or the end, may come in two pieces.
         seen = self._tail + body
         words = seen.count(_MARK)
-        if words and time.perf_counter() <= self._tally.until:
-            self._tally.chunks_in_time += words
+        self._tally.count(words)
         if words and self._first is None:
             self._first = time.perf_counter()
         self._has_end = self._has_end or _DONE in seen
@@ -214,17 +224,21 @@ class _Connection(asyncio.Protocol):
 async def _drive(address: Address, cell: Cell, seconds: float) -> Measured:
     loop = asyncio.get_running_loop()
     requests = address.requests(cell)
-    tally = _Tally(seconds)
+    # Clients do not all come at the same moment: their beginnings are spread over one stream's time, and are
+    # counted from then on.
+    ramp = cell.stream_seconds if cell.is_stream else 0.0
+    tally = _Tally(seconds, ramp)
     connections: list[_Connection] = []
     for number in range(cell.concurrency):
 
         def make(number: int = number) -> _Connection:
-            return _Connection(tally, requests, number % len(requests), cell.is_stream)
+            delay = ramp * number / cell.concurrency
+            return _Connection(tally, requests, number % len(requests), cell.is_stream, delay)
 
         _, connection = await loop.create_connection(make, "127.0.0.1", address.port)
         connections.append(connection)
     waiting = {connection.is_over for connection in connections}
-    await asyncio.wait(waiting, timeout=seconds + HANG_SECONDS)
+    await asyncio.wait(waiting, timeout=ramp + seconds + HANG_SECONDS)
     for connection in connections:
         if not connection.is_over.done():
             connection.give_up()
