@@ -8,6 +8,7 @@ a true upper bound, because no token is shorter than one.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
@@ -59,6 +60,9 @@ class PromptSize(Struct, frozen=True):
     likely: int
 
 
+_loading = threading.Lock()
+
+
 @lru_cache(maxsize=len(VOCABULARIES))
 def _encoder(vocabulary: str) -> Callable[[str], list[int]]:
     tokenizer = splintr.Tokenizer.from_pretrained(vocabulary)
@@ -75,7 +79,9 @@ def counter(vocabulary: str) -> CountTokens:
         return _count_bytes
     if vocabulary not in VOCABULARIES:
         raise ValueError(f"There is no vocabulary {vocabulary!r}.")
-    encode = _encoder(vocabulary)
+    # One at a time: the first requests of a process all come here at once, and each would load its own.
+    with _loading:
+        encode = _encoder(vocabulary)
     return lambda text: len(encode(text))
 
 

@@ -105,3 +105,23 @@ def test_the_simulator_never_counts_more_than_is_held_for() -> None:
     asked = prompt("Hello, wörld! " * 50, tools=(Tool("f", "g", {"a": [1, 2, {"b": "c"}]}),))
 
     assert sum(map(tokens.counter("o200k_base"), texts_of(asked))) <= size(asked).upper
+
+
+def test_requests_that_come_at_once_load_a_vocabulary_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens._encoder.cache_clear()
+    monkeypatch.setattr(tokens, "_ready", {})
+    loaded = []
+    original = tokens.splintr.Tokenizer.from_pretrained
+
+    def load(vocabulary: str) -> Any:
+        loaded.append(vocabulary)
+        return original(vocabulary)
+
+    monkeypatch.setattr(tokens.splintr, "Tokenizer", type("Tokenizer", (), {"from_pretrained": load}))
+
+    async def come_at_once() -> None:
+        await asyncio.gather(*(tokens.size_of(prompt(), "mistral_v3") for _ in range(8)))
+
+    asyncio.run(come_at_once())
+
+    assert loaded == ["mistral_v3"]
