@@ -215,25 +215,33 @@ class Ledger:
 # --- one for each process ----------------------------------------------------------------------------
 
 _ledger: Ledger | None = None
-_owner = 0
 _making = threading.Lock()
 
 
 def get_ledger() -> Ledger:
-    """This process's ledger. A child that was forked makes its own: threads do not survive a fork."""
-    global _ledger, _owner
-    if _ledger is None or _owner != os.getpid():
+    """This process's ledger."""
+    global _ledger
+    if _ledger is None:
         with _making:
-            if _ledger is None or _owner != os.getpid():
-                _ledger, _owner = Ledger(), os.getpid()
+            if _ledger is None:
+                _ledger = Ledger()
                 atexit.register(close_ledger, 5.0)
     return _ledger
+
+
+def _forget() -> None:
+    global _ledger, _making
+    _ledger, _making = None, threading.Lock()
+
+
+# A child that was forked makes its own: threads do not survive a fork.
+os.register_at_fork(after_in_child=_forget)
 
 
 def close_ledger(seconds: float) -> int:
     """Finish and forget this process's ledger, if it has one."""
     global _ledger
-    if _ledger is None or _owner != os.getpid():
+    if _ledger is None:
         return 0
     ledger, _ledger = _ledger, None
     return ledger.close(seconds)

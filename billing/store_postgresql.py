@@ -16,7 +16,6 @@ import psycopg
 from msgspec.json import encode
 
 from billing.money import Quantities
-from billing.pipeline_postgresql import Pipeline, Reply
 from billing.snapshot import (
     AccountRow,
     Changes,
@@ -39,6 +38,7 @@ from billing.statements_postgresql import (
     WRITE_HEARTBEATS,
     write_statement,
 )
+from gateway_site.api.pipeline_postgresql import Pipeline, Reply
 
 Text = str | None
 Number = int | None
@@ -86,20 +86,23 @@ class PostgresStore:
     def transaction(self) -> Iterator[None]:
         """BEGIN travels with the reads, and COMMIT with the writes."""
         self._pipeline.queue("BEGIN")
-        self._is_ours = True
+        self._is_ours, is_committed = True, False
         try:
             yield
             self._pipeline.queue("COMMIT")
             self._pipeline.deliver()
-        except BaseException:
-            self._pipeline.forget()
-            self._pipeline.queue("ROLLBACK")
-            # The connection may be what is broken.
-            with suppress(psycopg.OperationalError):
-                self._pipeline.deliver()
-            raise
+            is_committed = True
         finally:
             self._is_ours = False
+            if not is_committed:
+                self._roll_back()
+
+    def _roll_back(self) -> None:
+        self._pipeline.forget()
+        self._pipeline.queue("ROLLBACK")
+        # The connection may be what is broken.
+        with suppress(psycopg.OperationalError):
+            self._pipeline.deliver()
 
     # --- reading -------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """
 Statements that travel to PostgreSQL together and come back together, over libpq itself.
 
-psycopg's own pipeline sends each statement by itself and waits for the socket at each: nine system calls and
-as many fights for the interpreter's lock to a batch, where this has four. Every answer is one value, JSON or
-nothing, so there is nothing that psycopg would have to convert either.
+For the few statements that every request waits for. psycopg's own pipeline sends each by itself and waits for
+the socket at each: nine system calls and as many fights for the interpreter's lock to a batch of the ledger,
+where this has four. Every answer is one value, JSON or nothing, so there is nothing to convert either.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any
 import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
+
+# Of statements that are prepared. Others may prepare theirs on the same connection.
+_numbers = count()
 
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _READABLE = select.POLLIN
@@ -34,14 +37,12 @@ class Pipeline:
     """
     Queue statements, then `deliver` them: if one fails, those after it are not done, and its error is raised.
 
-    With `prepares`, a statement's text is sent once over the connection, which must then be this pipeline's
-    alone.
+    With `prepares`, a statement's text is sent once: for a pipeline that lives as long as its connection.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], *, prepares: bool) -> None:
         self._line = connection.pgconn
         self._prepares = prepares
-        self._names = (b"ledger_%d" % number for number in count())
         self._prepared: dict[str, bytes] = {}
         self._queued: list[tuple[str, tuple[bytes, ...], Reply]] = []
 
@@ -80,7 +81,7 @@ class Pipeline:
         name, fresh = self._prepared.get(statement), None
         if name is None:
             # A new one each time: whether an earlier attempt got through is not known.
-            name = fresh = next(self._names)
+            name = fresh = b"gateway_%d" % next(_numbers)
             self._line.send_prepare(name, statement.encode())
         self._line.send_query_prepared(name, values)
         return fresh

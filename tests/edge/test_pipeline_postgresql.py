@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from django.db import connections
 
-from billing.pipeline_postgresql import Pipeline
+from gateway_site.api.pipeline_postgresql import Pipeline
 
 SAY = "SELECT $1::text"
 
