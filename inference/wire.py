@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from gateway_site.api.edge import begin_stream
+from gateway_site.api.request_id import REST
 
 PING = b": ping\n\n"
 JSON_TYPE = (b"content-type", b"application/json")
@@ -29,6 +30,7 @@ class Wire:
         # What to say of this request's time so far, where that is wanted.
         self._timing = timing
         self._send = send
+        self._send_rest = scope.get(REST, send)
         self._has_begun = False
         # From the last byte on: what the client does then does not matter any more.
         self.is_complete = False
@@ -41,17 +43,22 @@ class Wire:
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         # Before it is sent: a server may tell of the end while it takes the last byte.
         self.is_complete = True
-        await self._send({"type": "http.response.body", "body": body})
+        await self._send_rest({"type": "http.response.body", "body": body})
         self._sending_since = None
 
     async def send_stream(self, records: AsyncIterator[bytes], error_record: Any) -> None:
+        send, now = self._send_rest, time.monotonic
         async for record in records:
             if not self._has_begun:
                 begin_stream(self._scope, error_record)
                 self._has_begun = True
                 headers = self._head(STREAM_HEADERS)
-                await self._put({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._put({"type": "http.response.body", "body": record, "more_body": True})
+                self._sending_since = now()
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            # As `_put`, which would be another coroutine for every token.
+            self._last_sent = self._sending_since = now()
+            await send({"type": "http.response.body", "body": record, "more_body": True})
+            self._sending_since = None
         self.is_complete = True
         await self._put({"type": "http.response.body", "body": b""})
         self._has_begun = False
@@ -74,5 +81,5 @@ class Wire:
 
     async def _put(self, message: dict[str, Any]) -> None:
         self._last_sent = self._sending_since = time.monotonic()
-        await self._send(message)
+        await self._send_rest(message)
         self._sending_since = None

@@ -8,6 +8,10 @@ from collections import deque
 from contextvars import ContextVar
 from typing import Any
 
+# In a scope: how to send what follows the head of an answer. The layers in between look at heads alone, and a
+# stream would go through them for every token.
+REST = "gateway.send_rest"
+
 _current: ContextVar[str] = ContextVar("request_id", default="")
 
 # Ids made of one reading of the system's random source: one for each request costs four times as much.
@@ -63,7 +67,7 @@ class RequestIdMiddleware:
                 message = {**message, "headers": [*message.get("headers", []), *_headers(identifier, path)]}
             await send(message)
 
-        await self.app(scope, receive, send_with_headers)
+        await self.app({**scope, REST: send}, receive, send_with_headers)
 
 
 def _headers(identifier: str, path: str) -> list[tuple[bytes, bytes]]:
