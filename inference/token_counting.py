@@ -96,7 +96,7 @@ def _llama_cpp(deployment_id: int) -> AnthropicBackend | None:
 
 def count_texts(counter: CountTokens, texts: Iterable[str]) -> int:
     """Exactly, and in pieces: the tokenizer keeps the interpreter to itself for as long as a call takes."""
-    return sum(counter(piece) for text in texts for piece in pieces_of(text))
+    return tokens.count_pieces(counter, (piece for text in texts for piece in pieces_of(text)))
 
 
 def pieces_of(text: str, size: int = tokens.SLICE_CHARACTERS) -> Iterator[str]:

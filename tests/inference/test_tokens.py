@@ -79,13 +79,13 @@ def test_upper_is_never_less_than_likely() -> None:
 def test_a_long_text_is_counted_beside_the_loop_and_nearly_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "The quick brown fox jumps over the lazy dog. " * 2_000
     threads: set[str] = set()
-    count = tokens._count_in_slices
+    count = tokens.count_pieces
 
     def watched(*args: Any) -> int:
         threads.add(threading.current_thread().name)
         return count(*args)
 
-    monkeypatch.setattr(tokens, "_count_in_slices", watched)
+    monkeypatch.setattr(tokens, "count_pieces", watched)
     counted = size(prompt(said)).likely
 
     assert threads
