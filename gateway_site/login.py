@@ -19,6 +19,7 @@ from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.cache import add_never_cache_headers
+from django.views.csrf import csrf_failure
 from django.views.decorators.debug import sensitive_post_parameters
 
 from gateway_site.api import exception_handler
@@ -63,10 +64,32 @@ def log_out(request: HttpRequest) -> HttpResponse:
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     """A page for people; the envelope for programs."""
-    if not request.path.startswith("/admin/") or not admin.site.has_permission(request):
+    if not _is_of_the_console(request):
         return exception_handler.forbidden(request, exception)
-    context = {**admin.site.each_context(request), "title": "This is not yours to do"}
-    return TemplateResponse(request, "admin/forbidden.html", context, status=403).render()
+    return _refused_page(request, "admin/forbidden.html", "This is not yours to do", 403)
+
+
+def missing(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The same for what is not there, or not there any more."""
+    if not _is_of_the_console(request):
+        return exception_handler.not_found(request, exception)
+    return _refused_page(request, "admin/missing.html", "There is nothing here", 404)
+
+
+def from_an_old_page(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form without its token: nearly always a page from before the person logged in again."""
+    if not _is_of_the_console(request):
+        return csrf_failure(request, reason)
+    return _refused_page(request, "admin/old_page.html", "This page was too old", 403)
+
+
+def _is_of_the_console(request: HttpRequest) -> bool:
+    return request.path.startswith("/admin/") and admin.site.has_permission(request)
+
+
+def _refused_page(request: HttpRequest, template: str, title: str, status: int) -> HttpResponse:
+    context = {**admin.site.each_context(request), "title": title}
+    return TemplateResponse(request, template, context, status=status).render()
 
 
 def _record(user: Any, address: str) -> None:
