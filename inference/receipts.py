@@ -141,7 +141,7 @@ def _judgements(activity: Activity) -> list[Judgement]:
     return [
         Judgement(
             verdict=verdict,
-            score="\N{EN DASH}" if verdict.score is None else f"{verdict.score:.1%}",
+            score="\N{EN DASH}" if verdict.score is None else f"{verdict.score:.2%}",
             threshold=f"{verdict.threshold_basis_points / 10_000:.2%}",
         )
         for verdict in verdicts

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from gateway_site.api.console import ReadOnlyAdmin, ShortPaginator, address_of, display
+from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.api.moments import moment
 from organization.models import Project
 from policies.models import PolicyVersion, Scope, Verdict
@@ -105,6 +110,20 @@ class VerdictAdmin(ReadOnlyAdmin):
         "asked_of",
     ]
     readonly_fields = fields
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """By the indexes that there are: as text, an id would be compared with every row."""
+        if not search_term:
+            return queryset, False
+        identifier = uuid_or_none(search_term.strip())
+        if identifier is None:
+            return queryset.none(), False
+        versions = PolicyVersion.objects.filter(Q(pk=identifier) | Q(policy=identifier))
+        known = list(versions.values_list("pk", flat=True))
+        meant = Q(version__in=known) if known else Q(request_id=identifier)
+        return queryset.filter(meant), False
 
     @display(description="Time", ordering="occurred_at")
     def when(self, verdict: Verdict) -> SafeString:

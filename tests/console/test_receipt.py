@@ -26,6 +26,7 @@ from tests.console.people import owner, person
 from tests.console.request_cast import make_request, receipt_address
 from tests.inference.chat_cast import Gateway, gateway_of
 from tests.ledger_checks import assert_books_balance
+from tests.policies.test_evidence import verdict
 
 MONEY = ("billing.view_reservation", "billing.view_costline")
 HOSTILE = "<script>alert(1)</script>"
@@ -231,6 +232,21 @@ def test_an_address_without_a_request_leads_to_the_search(db: None, identifier: 
     )
 
     assert answer.status_code in (302, 404)
+
+
+def test_a_score_just_below_its_threshold_is_not_shown_as_the_threshold(project: Project) -> None:
+    request = make_request(make_project_key(project).key)
+    policy = services.create_policy(
+        organization=project.organization, actor=SOMEONE, name="Policy", rule="Is it?"
+    )
+    near = verdict(services.publish_policy(policy=policy, actor=SOMEONE), project, 0.4996)
+    near.request_id = request.pk
+    near.save()
+
+    page = read(owner(), request)
+
+    assert "49.96%" in page
+    assert "50.00%" in page
 
 
 @pytest.mark.parametrize("count", [1, 20])

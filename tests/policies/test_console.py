@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from organization.models import AuditEvent, Organization, Project
@@ -176,6 +179,23 @@ def test_monitoring_shows_what_each_threshold_would_have_blocked(
 
     assert "latest 3 scores" in page
     assert '<td class="py-2">6000</td> <td class="py-2">2</td> <td class="py-2">67 %</td>' in page
+
+
+def test_verdicts_are_found_by_any_id_and_by_an_index(
+    console: Client, published: Policy, project: Project
+) -> None:
+    kept = [verdict(published, project, score) for score in (0.1, 0.2)]
+    Verdict.objects.bulk_create(kept)
+    version = published.current_version
+    assert version is not None
+
+    found = {}
+    for text in (kept[0].request_id, published.pk, version.pk, project.pk, "nonsense"):
+        with CaptureQueriesContext(connection) as asked:
+            found[text] = console.get(listing(Verdict), {"q": f" {text} "}).context["cl"].result_count
+        # What is compared as text is compared with every row there is.
+        assert not [each for each in asked if re.search(r"UPPER|LIKE|::text", each["sql"])]
+    assert list(found.values()) == [1, 2, 2, 0, 0]
 
 
 def test_a_reader_sees_and_cannot_act(published: Policy) -> None:
