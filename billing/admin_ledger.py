@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -61,6 +62,12 @@ class StateFilter(admin.SimpleListFilter):
 class CostForm(ActionForm):
     cost = UsdField(label="Settle at (USD)", help_text="What the request is known to have cost.")
 
+    def clean_cost(self) -> int:
+        cost_nanousd: int = self.cleaned_data["cost"]
+        if cost_nanousd < 0:
+            raise forms.ValidationError("A cost is not negative.")
+        return cost_nanousd
+
 
 def tell(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = [
@@ -92,7 +99,8 @@ class ReservationAdmin(ReadOnlyAdmin):
     """Every request that was admitted. Only an unknown one can be acted on, and only through a service."""
 
     about = "Requests that hold credit: they run, or it could not be found out what they cost."
-    first_step = "None is open now. Choose All in the filter to see those that are settled."
+    nothing_yet = "No open reservations"
+    first_step = "Choose All in the filter to see those that are settled."
     paginator = ShortPaginator
     list_display = ["short_id", "status", "owner", "model", "reserved", "charged", "admitted"]
     list_filter = [StateFilter]
@@ -249,18 +257,22 @@ class CostLineAdmin(ReadOnlyAdmin):
     about = "Every line of every settled request, as it was charged. It can only grow."
     first_step = "The first request that is answered makes the first lines."
     paginator = ShortPaginator
-    list_display = ["day", "line_item", "owner", "key", "quantity", "amount", "request_id"]
+    list_display = ["day_charged", "line_item", "owner", "key", "quantity", "amount", "request_id"]
     list_select_related = ["organization", "project", "api_key"]
     search_fields = ["reservation_id"]
     search_help_text = "A request id, whole."
     ordering = ["-id"]
-    fields = ["day", "line_item", "organization", "project", "key", "quantity", "exact", "request_id"]
+    fields = ["day_charged", "line_item", "organization", "project", "key", "quantity", "exact", "request_id"]
     readonly_fields = fields
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         return (found_by_id(queryset, "reservation", search_term) if search_term else queryset), False
+
+    @display(description="Day (UTC)")
+    def day_charged(self, line: CostLine) -> str:
+        return line.day.isoformat()
 
     @display(description="Project")
     def owner(self, line: CostLine) -> SafeString:

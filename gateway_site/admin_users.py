@@ -212,6 +212,12 @@ class UserAdmin(ModelAdmin):
         users.reactivate_user(user=user, actor=Actor.staff(request.user), manager=request.user)
 
 
+def _plural(model: Any) -> str:
+    """What the console calls the rows of a model; empty where it is no more."""
+    page: Any = admin.site._registry.get(model)
+    return page.words[1] if page else str(model._meta.verbose_name_plural) if model else ""
+
+
 @admin.register(Group)
 class RoleAdmin(ReadOnlyAdmin):
     """What each role may do. The table is in the code; a migration brings it here."""
@@ -220,6 +226,7 @@ class RoleAdmin(ReadOnlyAdmin):
     first_step = "They come with the database's migrations."
     first_command = "python manage.py migrate"
     heading = "Roles"
+    counted = ("role", "roles")
     list_display = ["name", "meaning", "people"]
     ordering = ["name"]
     fields = ["name", "meaning", "people"]
@@ -231,11 +238,11 @@ class RoleAdmin(ReadOnlyAdmin):
 
     def panels_of(self, request: HttpRequest, row: Group) -> list[Panel]:
         allowed: defaultdict[str, list[str]] = defaultdict(list)
-        for each in row.permissions.select_related("content_type").order_by(
-            "content_type__model", "codename"
-        ):
-            allowed[each.content_type.model].append(each.codename.removesuffix(f"_{each.content_type.model}"))
-        rows = [[model, ", ".join(verbs)] for model, verbs in allowed.items()]
+        for each in row.permissions.select_related("content_type").order_by("codename"):
+            kind = each.content_type
+            verb = each.codename.removesuffix(f"_{kind.model}").replace("_", " ")
+            allowed[_plural(kind.model_class()) or kind.model].append(verb)
+        rows = [[model, ", ".join(verbs)] for model, verbs in sorted(allowed.items())]
         return [Panel("What it may do", ["Of", "May"], rows, empty="Nothing.")]
 
     @display(description="What it is for")

@@ -67,6 +67,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
 
     about = "Everything that people, admin keys and commands change is recorded here and can never be edited."
     first_step = "There is nothing to do: the first change makes the first entry."
+    counted = ("entry", "entries")
     list_display = ["when", "action", "target", "actor", "organization", "request_seen"]
     list_filter = ["actor_kind", ("organization", AutocompleteFilter), ("occurred_at", RangeDateTimeFilter)]
     list_select_related = ["organization"]
@@ -77,13 +78,18 @@ class AuditEventAdmin(ReadOnlyAdmin):
     fields = ["when", "action", "target", "actor", "actor_kind", "organization", "request_seen", "told"]
     readonly_fields = ["when", "target", "actor", "request_seen", "told"]
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        event = super().get_object(request, object_id, from_field)
+        self._name_targets(request, [event] if event else [])
+        return event
+
     def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
-        self._name_targets(rows)
+        self._name_targets(request, rows)
         for event in rows:
             event.is_in_list = True
         super().fill_page(request, rows)
 
-    def _name_targets(self, rows: list[Any]) -> None:
+    def _name_targets(self, request: HttpRequest, rows: list[Any]) -> None:
         """What the events are about: a query for each kind of thing, not for each event."""
         ids: defaultdict[str, set[str]] = defaultdict(set)
         for event in rows:
@@ -97,9 +103,11 @@ class AuditEventAdmin(ReadOnlyAdmin):
             found = models[kind]._default_manager.filter(pk__in=wanted)
             found = found.select_related(*along) if isinstance(along, list) else found
             names = {str(each.pk): page.name_of(each) for each in found}
+            is_open = page.has_view_permission(request)
             for event in rows:
                 if event.target_kind == kind:
                     event.found_name = names.get(event.target_id)
+                    event.has_link = is_open and event.found_name is not None
 
     def _models(self) -> dict[str, type[Model]]:
         return {model._meta.model_name or "": model for model in self.admin_site._registry}
@@ -110,12 +118,12 @@ class AuditEventAdmin(ReadOnlyAdmin):
 
     @display(description="Target")
     def target(self, event: Any) -> SafeString:
-        if not hasattr(event, "is_in_list"):
-            self._name_targets([event])
         model = self._models().get(event.target_kind)
         words = getattr(event, "found_name", None) or event.target_id
-        if model is None:
-            return format_html('{}<span class="under">{}</span>', words, event.target_kind)
+        kind = model._meta.verbose_name if model else event.target_kind
+        if model is None or not event.has_link:
+            # It is gone, or not for this person to see.
+            return format_html('{}<span class="under">{}</span>', words, kind)
         address = reverse(
             f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[quote(event.target_id)]
         )
@@ -123,7 +131,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
             '<a class="text-link" href="{}">{}</a><span class="under">{}</span>',
             address,
             words,
-            model._meta.verbose_name,
+            kind,
         )
 
     @display(description="Who", ordering="actor_label")

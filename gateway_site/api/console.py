@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.functional import cached_property
 from django.utils.html import format_html
@@ -40,6 +40,7 @@ from gateway_site.api.console_actions import (
     show_once,
 )
 from gateway_site.api.console_additions import Addition, Panel, add_to, additions_to, columns_of, fill
+from gateway_site.api.console_forms import SeenForm, refused
 from gateway_site.api.errors import ApiError
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "PasswordInput",
     "RadioSelect",
     "RangeDateTimeFilter",
+    "SeenForm",
     "Select",
     "TextInput",
     "add_to",
@@ -88,6 +90,9 @@ class ModelAdmin(ThemedModelAdmin):
     about: ClassVar[str] = ""
     first_step: ClassVar[str] = ""
     first_command: ClassVar[str] = ""
+    # What one row and several are called, where the list is called otherwise.
+    counted: ClassVar[tuple[str, str] | None] = None
+    nothing_yet: ClassVar[str] = ""
     # They would count the whole table, once for each choice of a filter.
     show_facets = admin.ShowFacets.NEVER
 
@@ -95,6 +100,11 @@ class ModelAdmin(ThemedModelAdmin):
     def heading(self) -> str:
         """What the list is called, as in the sidebar."""
         return capfirst(str(self.opts.verbose_name_plural))
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """What one row of the list is called, and several."""
+        return self.counted or (str(self.opts.verbose_name), str(self.opts.verbose_name_plural))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # Money, keys and their trail hang below nearly everything; what ends is archived or revoked.
@@ -151,6 +161,9 @@ class ModelAdmin(ThemedModelAdmin):
             raise Http404
         return answer_on_row(self, request, row, action_name)
 
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        raise Http404  # Django's own history knows nothing of what services did; the audit trail does
+
     # --- pages ---------------------------------------------------------------------------------------
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
@@ -161,12 +174,17 @@ class ModelAdmin(ThemedModelAdmin):
         return super().changelist_view(request, {"title": self.heading, **(extra_context or {})})
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """A service's refusal is a message on the form, as a form's own is."""
+        """A service's refusal stands on the form, as a form's own does, with all that was typed."""
         try:
             return super().changeform_view(request, *args, **kwargs)
         except ApiError as error:
-            self.message_user(request, error.message, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
+            request.refusal = error.message  # type: ignore[attr-defined]
+            return super().changeform_view(request, *args, **kwargs)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        refusal = getattr(request, "refusal", "")
+        return refused(form, refusal) if refusal else form
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.admin import site
+from django.contrib.auth.models import Group
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from billing import services as billing_services
-from billing.models import Account, SpendingCap
+from billing.models import Account, CostLine, Reservation, SpendingCap
 from gateway_site.console_theme import NAVIGATION
 from inference.models import Backend, PassedCheck
 from organization.models import AuditEvent, Organization
@@ -121,6 +122,44 @@ def test_the_trail_names_whose_credit_it_was(console: Client, world: World) -> N
     shown = read(console, listing(AuditEvent))
     for name in names:
         assert re.search(rf">{name}</a><span class=\"under\">account<", shown)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"), [(Account, "2 accounts"), (AuditEvent, "entries"), (Group, "4 roles")]
+)
+def test_rows_are_counted_by_what_one_of_them_is(
+    console: Client, world: World, model: Any, words: str
+) -> None:
+    organization = Organization.objects.create(name="Other")
+    billing_services.grant_credit(organization=organization, amount_nanousd=1, reason="", actor=SOMEONE)
+
+    shown = " ".join(read(console, listing(model)).split())
+
+    assert re.search(rf"\d* ?{words} <", shown)
+
+
+def test_no_open_reservation_is_not_said_to_be_none_at_all(console: Client, world: World) -> None:
+    console.post(doing(world[Reservation], "write_off"), {"confirmed": "yes"})
+
+    shown = read(console, listing(Reservation))
+
+    assert "No open reservations" in shown
+    assert "No reservations yet" not in shown
+
+
+def test_days_are_written_in_one_way(console: Client, world: World) -> None:
+    line = world[CostLine]
+
+    for address in (listing(CostLine), page(line)):
+        assert re.search(rf">\s*{line.day:%Y-%m-%d}\s*<", read(console, address))
+
+
+def test_a_role_says_what_it_may_do_in_the_consoles_words(console: Client, world: World) -> None:
+    shown = read(console, page(Group.objects.get(name="Operator")))
+
+    for words in (">API keys<", ">admin keys<", ">entries<", ">add, change, view<", ">use playground, view<"):
+        assert words in shown
+    assert ">adminkey<" not in shown
 
 
 # --- labels ------------------------------------------------------------------------------------------
