@@ -58,6 +58,14 @@ class GrantForm(ActionForm):
     # Stands in for a reference, so that a form that is sent twice grants once.
     form_id = forms.CharField(widget=forms.HiddenInput, initial=lambda: secrets.token_hex(8), max_length=32)
 
+    def clean_usd(self) -> int:
+        usd: int = self.cleaned_data["usd"]
+        if usd == 0:
+            raise forms.ValidationError("A grant of nothing is not recorded.")
+        if (left := account_of(self.rows[0]).available_nanousd) + usd < 0:
+            raise forms.ValidationError(f"Only {short_usd(left)} is left to take back.")
+        return usd
+
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
         given["once"] = given.get("reference") or f"console {given.get('form_id')}"
@@ -68,8 +76,13 @@ def organization_of(row: Organization | Account) -> Organization:
     return row.organization if isinstance(row, Account) else row
 
 
+def account_of(row: Organization | Account) -> Account:
+    """As it is now; one that is empty where there was no grant yet."""
+    return Account.objects.filter(pk=row.pk).first() or Account()
+
+
 def tell_grant(row: Organization | Account, given: dict[str, Any]) -> list[tuple[str, Any]]:
-    account = Account.objects.filter(pk=row.pk).first() or Account()
+    account = account_of(row)
     facts: list[tuple[str, Any]] = [
         ("Available now", money(account.available_nanousd)),
         ("Held for running requests", money(account.held_nanousd)),
@@ -87,8 +100,8 @@ def tell_grant(row: Organization | Account, given: dict[str, Any]) -> list[tuple
 
 @confirmed(
     label="Grant credit",
-    consequence="The credit can be spent at once by every project of the organization. A grant is never "
-    "edited; a wrong one is corrected by another.",
+    consequence="The credit can be spent at once by every project of the organization; what is taken back "
+    "cannot. A grant is never edited; a wrong one is corrected by another.",
     icon="add_card",
     permission="billing.add_creditgrant",
     facts=tell_grant,
@@ -120,6 +133,7 @@ class AccountAdmin(ReadOnlyAdmin):
     about = "What each organization may still spend. Requests are paid from it in advance."
     first_step = "An account appears with the first grant: open an organization and choose Grant credit."
     first_command = "python manage.py grant_credit ORGANIZATION USD"
+    counted = ("account", "accounts")
     list_display = ["owner", "available", "held", "open_requests", "settled", "granted"]
     list_select_related = ["organization"]
     search_fields = ["organization__name"]

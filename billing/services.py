@@ -121,18 +121,21 @@ def set_spending_limit(*, scope: Scope, period: str, limit_nanousd: int, actor: 
 
 
 def remove_spending_limit(*, cap: SpendingCap, actor: Actor) -> None:
-    """Forget a cap and its counts."""
+    """Forget a cap and its counts. Done twice, the second changes nothing."""
     with transaction.atomic():
         _lock(cap.organization)
+        current = SpendingCap.objects.filter(pk=cap.pk).first()
+        if current is None:
+            return
         scope = cap.api_key or cap.project or cap.organization
         audit.record(
             actor,
             "spending_limit.remove",
             scope,
             organization=cap.organization,
-            details={"usd": usd(cap.limit_nanousd), "period": cap.period},
+            details={"usd": usd(current.limit_nanousd), "period": cap.period},
         )
-        cap.delete()
+        current.delete()
 
 
 def resolve_reservation(

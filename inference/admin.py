@@ -89,7 +89,9 @@ class BackendAdmin(ModelAdmin):
         if obj is None:
             return [*fields, "credential"]
         # What is only ever written is nothing to look at.
-        written = ["credential", "removes_credential"] if self.has_change_permission(request, obj) else []
+        written = (
+            ["credential", "removes_credential", "seen"] if self.has_change_permission(request, obj) else []
+        )
         return [*fields, *written, "is_enabled", *self.readonly_fields]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:

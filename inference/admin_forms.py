@@ -8,13 +8,19 @@ from django import forms
 from django.conf import settings
 
 from billing.money import parse_price, price_text
-from gateway_site.api.console import Checkbox, CheckboxSelectMultiple, PasswordInput, TextInput
+from gateway_site.api.console import (
+    Checkbox,
+    CheckboxSelectMultiple,
+    PasswordInput,
+    SeenForm,
+    TextInput,
+)
 from inference.backends.addresses import AddressRefused, parse_base_url
 from inference.models import Backend, CatalogModel, Deployment
 from inference.services import MODALITIES, PRICES
 
 
-class BackendForm(forms.ModelForm):
+class BackendForm(SeenForm):
     credential = forms.CharField(
         label="API key",
         required=False,
@@ -29,8 +35,11 @@ class BackendForm(forms.ModelForm):
         fields = ["name", "kind", "base_url", "options", "is_enabled"]
         labels = {"base_url": "Address", "is_enabled": "Switched on"}
 
+    def state(self) -> Any:
+        return {**super().state(), "credential": self.instance.credential_ciphertext}
+
     def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        cleaned = super().clean()
         if cleaned.get("kind") == Backend.Kind.SIMULATOR:
             return cleaned
         try:
@@ -97,7 +106,7 @@ class ModalitiesField(forms.MultipleChoiceField):
         super().__init__(choices=choices, widget=CheckboxSelectMultiple, initial=["text"], **options)
 
 
-class ModelForm(forms.ModelForm):
+class ModelForm(SeenForm):
     prompt = PriceField()
     completion = PriceField()
     cached = PriceField(help_text="Prompt tokens read from a cache. Empty for a new model: as the prompt's.")
@@ -133,8 +142,16 @@ class ModelForm(forms.ModelForm):
         for name, column in PRICES.items():
             self.initial[name] = getattr(self.instance, column)
 
+    def state(self) -> Any:
+        columns = DeploymentForm.Meta.fields
+        return {
+            **super().state(),
+            **{column: getattr(self.instance, column) for column in PRICES.values()},
+            "places": sorted(self.instance.deployments.values_list("pk", *columns)),
+        }
+
     @property
     def changed_columns(self) -> dict[str, Any]:
         """What the operator changed, by column."""
-        changed = {name: self.cleaned_data[name] for name in self.changed_data if name != "id"}
+        changed = {name: self.cleaned_data[name] for name in self.changed_data if name not in ("id", "seen")}
         return {PRICES.get(name, name): value for name, value in changed.items()}

@@ -75,6 +75,10 @@ def tell(model: CatalogModel, given: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
+def _to_look_at(options: dict[str, Any]) -> list[str]:
+    return [name for name in options["fields"] if name != "seen"]
+
+
 class DeploymentInline(TabularInline):
     model = Deployment
     form = DeploymentForm
@@ -97,7 +101,7 @@ class CatalogModelAdmin(ModelAdmin):
     ordering = ["id"]
     actions = ["enable", "disable"]
     fieldsets = [
-        (None, {"fields": ["id", "display_name", "owned_by", "is_enabled"]}),
+        (None, {"fields": ["id", "display_name", "owned_by", "is_enabled", "seen"]}),
         (PRICES_TITLE, {"fields": list(services.PRICES)}),
         ("Limits", {"fields": ["context_length", "max_output_length", "tokenizer", "quantization"]}),
         (
@@ -125,7 +129,7 @@ class CatalogModelAdmin(ModelAdmin):
             return found
         # The form's own fields are for writing; who may only look is shown the same in words.
         return [
-            (title, {"fields": ["price", "all_prices"]} if title == PRICES_TITLE else options)
+            (title, {"fields": ["price", "all_prices"] if title == PRICES_TITLE else _to_look_at(options)})
             for title, options in found
         ]
 

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 # Registered by being imported.
 from gateway_site.api.console import AutocompleteFilter, ModelAdmin, address_of, confirmed, display
+from gateway_site.api.errors import Conflict
 from gateway_site.api.moments import moment
 from organization import admin_audit, admin_keys, services  # noqa: F401
 from organization.audit import Actor
@@ -57,7 +58,9 @@ class OrganizationAdmin(ModelAdmin):
         return False  # its name is how commands find it
 
     def save_model(self, request: HttpRequest, obj: Organization, form: Any, change: bool) -> None:
-        made, _ = services.create_organization(name=obj.name, actor=Actor.staff(request.user))
+        made, is_new = services.create_organization(name=obj.name, actor=Actor.staff(request.user))
+        if not is_new:
+            raise Conflict("There is an organization of this name.")
         obj.pk = made.pk
 
     @display(description="Active projects", ordering="active_project_count")
@@ -95,9 +98,11 @@ class ProjectAdmin(ModelAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
-        made, _ = services.create_project(
+        made, is_new = services.create_project(
             organization=obj.organization, name=obj.name, actor=Actor.staff(request.user)
         )
+        if not is_new:
+            raise Conflict("The organization has an active project of this name.")
         obj.pk = made.pk
 
     @display(description="Organization", ordering="organization__name")

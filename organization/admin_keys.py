@@ -15,6 +15,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from gateway_site.api.console import (
+    ActionForm,
     AutocompleteFilter,
     CheckboxSelectMultiple,
     IntegerInput,
@@ -77,6 +78,16 @@ class KeyForm(forms.ModelForm):
         if "permissions" in self.fields:
             available = self._meta.model.AVAILABLE_PERMISSIONS
             self.fields["permissions"].choices = [(each, each) for each in available]  # type: ignore[attr-defined]
+
+
+class RotateForm(ActionForm):
+    """The value that the person saw."""
+
+    seen_value = forms.CharField(widget=forms.HiddenInput, required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["seen_value"].initial = self.rows[0].redacted_value
 
 
 def tell(key: Any, given: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -186,10 +197,11 @@ class KeyAdmin(ModelAdmin):
         icon="autorenew",
         facts=tell,
         applies=lambda key: key.revoked_at is None,
+        form=RotateForm,
         one_at_a_time=True,
     )
-    def rotate(self, request: HttpRequest, key: Any) -> HttpResponse:
-        made = services.rotate_key(key=key, actor=Actor.staff(request.user))
+    def rotate(self, request: HttpRequest, key: Any, given: dict[str, Any]) -> HttpResponse:
+        made = services.rotate_key(key=key, actor=Actor.staff(request.user), seen_value=given["seen_value"])
         return show_once(self, request, title=f"Key {key.name} was rotated", secret=made.value)
 
     @confirmed(

@@ -104,13 +104,21 @@ def is_current_project_key(key_id: str, value: str) -> bool:
     return key is not None and key.status is KeyStatus.ACTIVE and key.digest == _digest(value)
 
 
-def rotate_key(*, key: AnyKey, actor: Actor) -> NewKey[AnyKey]:
-    """A new value for the same key. The old value stops working at once."""
+def rotate_key(*, key: AnyKey, actor: Actor, seen_value: str = "") -> NewKey[AnyKey]:
+    """
+    A new value for the same key. The old value stops working at once.
+
+    `seen_value` is the redacted value that the caller means to end: who rotates from an old page would
+    otherwise end the one that a colleague was given a moment ago.
+    """
     with transaction.atomic():
         value = keys.new_value("customer" if isinstance(key, ProjectKey) else "admin")
         changes = {"digest": _digest(value), "redacted_value": keys.redacted(value)}
-        model = type(key)
-        if not model._default_manager.filter(pk=key.pk, revoked_at=None).update(**changes):
+        unrevoked = type(key)._default_manager.filter(pk=key.pk, revoked_at=None)
+        meant = unrevoked.filter(redacted_value=seen_value) if seen_value else unrevoked
+        if not meant.update(**changes):
+            if unrevoked.exists():
+                raise Conflict("The key was rotated since you looked at it. Look again before you do.")
             raise Conflict("A revoked key cannot be rotated; create a new one.")
         key.refresh_from_db()
         _record_key_change(key, "rotate", actor)

@@ -95,7 +95,7 @@ class PolicyForm(forms.ModelForm):
 
 
 class PublishForm(ActionForm):
-    """In which mode, and of one policy, from which revision."""
+    """In which mode, and from which revision."""
 
     mode = forms.ChoiceField(
         required=False,
@@ -110,8 +110,7 @@ class PublishForm(ActionForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if len(self.rows) == 1:
-            self.fields["seen_revision"].initial = self.rows[0].revision
+        self.fields["seen_revision"].initial = self.rows[0].revision
 
 
 @admin.register(Policy)
@@ -227,6 +226,8 @@ class PolicyAdmin(ModelAdmin):
         facts=tell_publish,
         applies=lambda policy: policy.has_unpublished_changes,
         form=PublishForm,
+        # What is published is what was seen, and that is one draft.
+        one_at_a_time=True,
     )
     def publish(self, request: HttpRequest, policy: Policy, given: dict[str, Any]) -> str:
         published = services.publish_policy(

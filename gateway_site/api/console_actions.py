@@ -146,6 +146,9 @@ class Asked:
             except errors.PermissionDenied as refusal:
                 raise PermissionDenied from refusal
             except errors.ApiError as error:
+                if form is not None and self.action.is_reviewed:
+                    form.add_error(None, error.message)  # with what was typed, to be put right
+                    return self._ask(form)
                 self.page.message_user(self.request, f"{name}: {error.message}", messages.ERROR)
                 continue
             if isinstance(answer, HttpResponse):
@@ -255,6 +258,11 @@ def head(request: HttpRequest, page: Any, *steps: tuple[str, str]) -> None:
 def _answer_list(page: Any, request: HttpRequest, action: Action, rows: list[Any]) -> HttpResponse | None:
     if not action.is_allowed(page, request):
         raise PermissionDenied
+    if len(rows) < min(len(set(request.POST.getlist(ACTION_CHECKBOX_NAME))), MOST_ROWS):
+        # Changed meanwhile, so that the list's filter leaves it out.
+        message = "Something that you chose is not in this list any more. Nothing was done: choose again."
+        page.message_user(request, message, messages.ERROR)
+        return None
     if len(rows) > MOST_ROWS:
         page.message_user(request, f"Choose {MOST_ROWS} rows at most.", messages.ERROR)
         return None
