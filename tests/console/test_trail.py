@@ -1,0 +1,150 @@
+"""Whatever is done in the console is done by one service, once, and says in the trail who did it to what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Model
+from django.template.response import SimpleTemplateResponse
+from django.test import Client
+
+from billing.models import Account, Reservation, SpendingCap
+from inference.models import Backend, CatalogModel, PassedCheck
+from organization import services
+from organization.models import AdminKey, AuditEvent, Organization, Project, ProjectKey
+from policies.models import Policy
+from tests.conftest import SOMEONE
+from tests.console.console_cast import (
+    CONFIRMED,
+    World,
+    doing,
+    every_action,
+    form_of,
+    listing,
+    make_world,
+    signed_in,
+    someone,
+)
+from tests.ledger_checks import assert_books_balance
+
+# What is on a page does not depend on the database behind it.
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
+
+LIMIT_SET = "spending_limit.set"
+# The one entry that each action leaves.
+ENTRIES: dict[type[Model], dict[str, str]] = {
+    Organization: {"grant_credit": "credit.grant", "set_limit": LIMIT_SET},
+    Account: {"grant_credit": "credit.grant", "set_limit": LIMIT_SET},
+    Project: {"archive": "project.archive", "set_limit": LIMIT_SET},
+    ProjectKey: {
+        **{verb: f"project_key.{verb}" for verb in ("rotate", "suspend", "resume", "revoke")},
+        "set_limit": LIMIT_SET,
+    },
+    AdminKey: {verb: f"admin_key.{verb}" for verb in ("rotate", "suspend", "resume", "revoke")},
+    SpendingCap: {"change_limit": LIMIT_SET, "remove": "spending_limit.remove"},
+    Reservation: {"settle": "reservation.settle", "write_off": "reservation.write_off"},
+    Policy: {"publish": "policy.publish", "pause": "policy.pause", "resume": "policy.resume"},
+    Backend: {"enable": "backend.change", "disable": "backend.change"},
+    CatalogModel: {"enable": "model.change", "disable": "model.change"},
+    PassedCheck: {"withdraw": "check.withdraw"},
+    User: {verb: f"user.{verb}" for verb in ("change_role", "reset_password", "deactivate", "reactivate")},
+}
+# Questions to a backend: they change nothing that an operator decided.
+ASKED = {"ask", "sync"}
+FIRST = {"resume": "suspend", "enable": "disable", "reactivate": "deactivate"}
+# Of these the trail names what was limited or whose credit it is.
+ABOUT = {"grant_credit", "change_limit", "remove", "set_limit"}
+# Where somebody asks for what is so already.
+NOTHING_LEFT_TO_DO = {
+    "suspend",
+    "revoke",
+    "archive",
+    "enable",
+    "disable",
+    "deactivate",
+    "pause",
+    "change_role",
+}
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def person() -> User:
+    return someone("Owner", "bob")
+
+
+@pytest.fixture(autouse=True)
+def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimpleTemplateResponse, "rendered_content", "")
+
+
+def first_step(model: type[Model], name: str) -> str:
+    return "pause" if (model, name) == (Policy, "resume") else FIRST.get(name, "")
+
+
+def do(client: Client, row: Any, name: str) -> list[AuditEvent]:
+    """What the trail has to say about it."""
+    last = AuditEvent.objects.latest("id").pk
+    [action] = [each for model, each in every_action() if model is type(row) and each.name == name]
+    assert client.post(doing(row, name), form_of(action)).status_code in (200, 302), name
+    return list(AuditEvent.objects.filter(pk__gt=last))
+
+
+def test_every_action_leaves_one_entry_that_names_its_person(world: World, person: User) -> None:
+    client = signed_in(person)
+    for model, action in every_action():
+        if action.name in ASKED:
+            continue
+        row, before = world[model], transaction.savepoint()
+        if step := first_step(model, action.name):
+            do(client, row, step)
+
+        [entry] = do(client, row, action.name)
+
+        assert entry.action == ENTRIES[model][action.name]
+        assert (entry.actor_kind, entry.actor_id, entry.actor_label) == ("staff", str(person.pk), "bob")
+        if action.name not in ABOUT:
+            assert (entry.target_kind, entry.target_id) == (model._meta.model_name, str(row.pk))
+        transaction.savepoint_rollback(before)
+    assert_books_balance()
+
+
+def test_what_is_so_already_is_not_done_again(world: World, person: User) -> None:
+    """A second person with the same page open."""
+    client = signed_in(person)
+    for model, action in every_action():
+        if action.name not in NOTHING_LEFT_TO_DO:
+            continue
+        row, before = world[model], transaction.savepoint()
+        do(client, row, action.name)
+        assert do(client, row, action.name) == [], (model, action.name)
+        transaction.savepoint_rollback(before)
+
+
+def test_several_rows_are_acted_on_one_by_one(world: World, person: User) -> None:
+    keys = [world[ProjectKey], *make_keys(world, 2)]
+    chosen = {"action": "suspend", "_selected_action": [str(key.pk) for key in keys[:2]]}
+    last = AuditEvent.objects.latest("id").pk
+
+    signed_in(person).post(listing(ProjectKey), {**chosen, **CONFIRMED})
+
+    entries = AuditEvent.objects.filter(pk__gt=last)
+    assert {(entry.action, entry.target_id) for entry in entries} == {
+        ("project_key.suspend", str(key.pk)) for key in keys[:2]
+    }
+    assert ProjectKey.objects.get(pk=keys[2].pk).suspended_at is None
+
+
+def make_keys(world: World, count: int) -> list[ProjectKey]:
+    project = world[Project]
+    return [
+        services.create_project_key(project=project, name=f"k{number}", actor=SOMEONE).key
+        for number in range(count)
+    ]
