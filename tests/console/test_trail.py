@@ -142,6 +142,48 @@ def test_several_rows_are_acted_on_one_by_one(world: World, person: User) -> Non
     assert ProjectKey.objects.get(pk=keys[2].pk).suspended_at is None
 
 
+def test_whatever_is_made_leaves_an_entry(world: World, person: User) -> None:
+    client = signed_in(person)
+    organization, project = str(world[Organization].pk), str(world[Project].pk)
+    model = {
+        "id": "new",
+        "owned_by": "x",
+        "prompt": "1",
+        "completion": "1",
+        "context_length": "10",
+        "max_output_length": "5",
+        "input_modalities": "text",
+        "output_modalities": "text",
+        "deployments-TOTAL_FORMS": "0",
+        "deployments-INITIAL_FORMS": "0",
+    }
+    draft = {
+        "name": "new",
+        "rule": "Is it?",
+        "direction": "both",
+        "mode": "monitoring",
+        "scope": "organization",
+    }
+    forms: dict[type[Model], tuple[str, dict[str, str]]] = {
+        Organization: ("organization.create", {"name": "new"}),
+        Project: ("project.create", {"name": "new", "organization": organization}),
+        ProjectKey: ("project_key.create", {"name": "new", "project": project}),
+        AdminKey: ("admin_key.create", {"name": "new", "organization": organization}),
+        PassedCheck: ("check.pass", {"check_name": "new", "organization": organization}),
+        Policy: ("policy.create", {**draft, "organization": organization}),
+        Backend: ("backend.create", {"name": "new", "kind": "simulator", "options": "{}"}),
+        CatalogModel: ("model.create", model),
+        User: ("user.create", {"username": "new", "role": "Billing"}),
+    }
+    for made, (action, fields) in forms.items():
+        last, count = AuditEvent.objects.latest("id").pk, made._default_manager.count()
+        client.post(listing(made, "add"), fields)
+        [entry] = AuditEvent.objects.filter(pk__gt=last)
+        assert (entry.action, entry.actor_label) == (action, "bob")
+        assert entry.target_id == str(made._default_manager.exclude(pk=world[made].pk).latest("pk").pk)
+        assert made._default_manager.count() == count + 1
+
+
 def make_keys(world: World, count: int) -> list[ProjectKey]:
     project = world[Project]
     return [
