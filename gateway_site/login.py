@@ -62,6 +62,15 @@ def log_out(request: HttpRequest) -> HttpResponse:
     return answer
 
 
+@sensitive_post_parameters()
+def change_password(request: HttpRequest) -> HttpResponse:
+    """A person's own password. The trail says that it changed."""
+    answer = admin.site.password_change(request)
+    if request.method == "POST" and answer.status_code == 302 and request.user.is_authenticated:
+        audit.record(Actor.staff(request.user), "user.change_password", request.user, organization=None)
+    return answer
+
+
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     """A page for people; the envelope for programs."""
     if not _is_of_the_console(request):

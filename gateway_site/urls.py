@@ -26,6 +26,7 @@ urlpatterns = [
     # Ahead of the console's own, which neither counts nor records.
     path("admin/login/", login.log_in),
     path("admin/logout/", login.log_out),
+    path("admin/password_change/", admin.site.admin_view(login.change_password)),
     path("admin/", admin.site.urls),
     # A route and not a handler, because DEBUG would put its own page before the handler.
     re_path(r"", exception_handler.not_found),

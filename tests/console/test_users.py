@@ -99,6 +99,24 @@ def test_a_reset_password_is_shown_once_and_ends_sessions(owner: User) -> None:
     assert secret_on(made) not in client.get(page(rita)).content.decode()
 
 
+def test_who_changes_their_own_password_is_in_the_trail(owner: User) -> None:
+    owner.set_password("an old one that is long")
+    owner.save()
+    client, before = signed_in(owner), AuditEvent.objects.count()
+    new = {"new_password1": "a new one that is long", "new_password2": "a new one that is long"}
+
+    assert client.get("/admin/password_change/").status_code == 200
+    assert client.post("/admin/password_change/", {"old_password": "wrong", **new}).status_code == 200
+    assert AuditEvent.objects.count() == before
+    client.post("/admin/password_change/", {"old_password": "an old one that is long", **new})
+
+    event = AuditEvent.objects.latest("id")
+    assert (event.action, event.actor_label) == ("user.change_password", "owen")
+    assert "one that is long" not in str(event.details)
+    assert User.objects.get(pk=owner.pk).check_password("a new one that is long")
+    assert Client().post("/admin/password_change/", {}).headers["Location"].startswith("/admin/login/")
+
+
 @pytest.mark.parametrize("action", ["change_role", "reset_password", "deactivate"])
 def test_an_owner_cannot_touch_a_superuser_nor_themselves(owner: User, root: User, action: str) -> None:
     client = signed_in(owner)
