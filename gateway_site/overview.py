@@ -228,7 +228,9 @@ def _traffic_cards(view: View) -> list[dict[str, str]]:
         _card(
             "Time to first token",
             _duration(seen.first_token_ms(0.5)),
-            f"median; 95 % within {_duration(seen.first_token_ms(0.95))}" if any(seen.first_tokens) else "",
+            f"estimated median; 95 % within about {_duration(seen.first_token_ms(0.95))}"
+            if any(seen.first_tokens)
+            else "",
             _requests_url(view, status="ok"),
         ),
     ]

@@ -23,6 +23,14 @@ from organization.audit import Actor
 
 MILLION = 1_000_000
 PRICES_TITLE = "USD per token, per image, per request"
+ABILITIES_TITLE = "What it takes and can"
+ABILITIES = [
+    "input_modalities",
+    "output_modalities",
+    "supported_sampling_parameters",
+    "supported_features",
+    "required_checks",
+]
 READINESS = {
     "served": "success",
     "no price": "danger",
@@ -75,10 +83,6 @@ def tell(model: CatalogModel, given: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _to_look_at(options: dict[str, Any]) -> list[str]:
-    return [name for name in options["fields"] if name != "seen"]
-
-
 class DeploymentInline(TabularInline):
     model = Deployment
     form = DeploymentForm
@@ -105,16 +109,8 @@ class CatalogModelAdmin(ModelAdmin):
         (PRICES_TITLE, {"fields": list(services.PRICES)}),
         ("Limits", {"fields": ["context_length", "max_output_length", "tokenizer", "quantization"]}),
         (
-            "What it takes and can",
-            {
-                "fields": [
-                    "input_modalities",
-                    "output_modalities",
-                    "supported_sampling_parameters",
-                    "supported_features",
-                    "required_checks",
-                ]
-            },
+            ABILITIES_TITLE,
+            {"fields": ABILITIES},
         ),
     ]
 
@@ -128,13 +124,14 @@ class CatalogModelAdmin(ModelAdmin):
         if obj is None or self.has_change_permission(request, obj):
             return found
         # The form's own fields are for writing; who may only look is shown the same in words.
+        in_words = {PRICES_TITLE: ["price", "all_prices"], ABILITIES_TITLE: ["abilities"]}
         return [
-            (title, {"fields": ["price", "all_prices"] if title == PRICES_TITLE else _to_look_at(options)})
+            (title, {"fields": in_words.get(title) or [name for name in options["fields"] if name != "seen"]})
             for title, options in found
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["id", "price", "all_prices"] if obj else []
+        return ["id", "price", "all_prices", "abilities"] if obj else []
 
     def save_model(self, request: HttpRequest, obj: CatalogModel, form: Any, change: bool) -> None:
         saved, _ = services.save_model(
@@ -177,6 +174,11 @@ class CatalogModelAdmin(ModelAdmin):
             (name, "not set" if (price := getattr(model, column)) is None else price_text(price))
             for name, column in services.PRICES.items()
         ]
+        return format_html_join("", "<div>{}: {}</div>", shown)
+
+    @display(description="In words")
+    def abilities(self, model: CatalogModel) -> SafeString:
+        shown = [(name.replace("_", " "), ", ".join(getattr(model, name)) or "none") for name in ABILITIES]
         return format_html_join("", "<div>{}: {}</div>", shown)
 
     @display(description="Places")

@@ -29,7 +29,7 @@ from gateway_site.api.moments import moment
 from organization.audit import Actor
 
 # The other pages are registered by being imported.
-from policies import admin_evidence, services, trial, verdicts  # noqa: F401
+from policies import admin_evidence, services, trial, verdicts
 from policies.admin_terms import MATCH_DAYS, matches_of, panels_of, tell_pause, tell_publish
 from policies.models import IN_FORCE, MAX_PROJECTS, MAX_THRESHOLD, MIN_THRESHOLD, Policy, State
 
@@ -152,14 +152,18 @@ class PolicyAdmin(ModelAdmin):
         return [*panels_of(row), *super().panels_of(request, row)]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        editable = ["organization", *DRAFT_FIELDS]
-        if obj is None or self.has_change_permission(request, obj):
-            editable.append("seen_revision")
-        return editable if obj is None else [*editable, *self.readonly_fields]
+        editable = ["organization", *DRAFT_FIELDS, "seen_revision"]
+        if obj is None:
+            return editable
+        if self.has_change_permission(request, obj):
+            return [*editable, *self.readonly_fields]
+        # Ids are for writing; who may only look is shown names.
+        seen = ["projects" if name == "project_ids" else name for name in editable[:-1]]
+        return [*seen, *self.readonly_fields]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         # Its id is in other systems by then, under this organization.
-        return self.readonly_fields if obj is None else ["organization", *self.readonly_fields]
+        return self.readonly_fields if obj is None else ["organization", "projects", *self.readonly_fields]
 
     def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
         if db_field.name == "project_ids":
@@ -193,6 +197,10 @@ class PolicyAdmin(ModelAdmin):
     @display(description="State", label=STATE_COLOURS, ordering="state")
     def current_state(self, policy: Policy) -> str:
         return policy.state
+
+    @display(description="Projects")
+    def projects(self, policy: Policy) -> SafeString | str:
+        return admin_evidence.projects_named_by(policy)
 
     @display(description="Published")
     def published_mode(self, policy: Policy) -> str:

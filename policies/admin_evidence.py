@@ -15,13 +15,22 @@ from gateway_site.api.console import ReadOnlyAdmin, ShortPaginator, address_of, 
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.api.moments import moment
 from organization.models import Project
-from policies.models import PolicyVersion, Scope, Verdict
+from policies.models import Policy, PolicyVersion, Scope, Verdict
 
 OUTCOME_COLOURS = {"match": "danger", "no match": "success", "inconclusive": "warning"}
 
 
 def basis_points(number: int) -> str:
     return f"{number / 100:.2f} %"
+
+
+def projects_named_by(terms: Policy | PolicyVersion) -> SafeString | str:
+    """The projects of a draft or a version, with their names."""
+    if terms.scope != Scope.PROJECTS:
+        return "none named"
+    known = Project.objects.in_bulk(terms.project_ids)
+    named = [(address_of(each), each.name) for each in known.values()]
+    return format_html_join("", '<div><a class="text-link" href="{}">{}</a></div>', named)
 
 
 @admin.register(PolicyVersion)
@@ -55,11 +64,7 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
 
     @display(description="Projects")
     def projects(self, version: PolicyVersion) -> SafeString | str:
-        if version.scope != Scope.PROJECTS:
-            return "none named"
-        known = Project.objects.in_bulk(version.project_ids)
-        named = [(address_of(each), each.name) for each in known.values()]
-        return format_html_join("", '<div><a class="text-link" href="{}">{}</a></div>', named)
+        return projects_named_by(version)
 
     @display(description="Matches from")
     def threshold(self, version: PolicyVersion) -> str:

@@ -104,6 +104,13 @@ def test_page_file_report_and_account_say_the_same_sum(acme: Customer, groups: t
     assert [row["amount_usd"] for row in rows] == reported
 
 
+def test_what_cannot_be_asked_is_said_in_the_pages_words(acme: Customer) -> None:
+    answer = owner().get(PAGE, {"organization": str(acme.organization.pk), "first_day": "soon"})
+
+    assert answer.status_code == 400
+    assert "<li>First day: Enter a valid date.</li>" in answer.content.decode()
+
+
 def test_the_file_names_things_and_has_their_ids(acme: Customer) -> None:
     response = owner().get(f"{FILE}?{asked(acme, *EVERYTHING)}")
 

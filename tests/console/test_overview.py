@@ -81,7 +81,7 @@ def test_the_figures_of_thirty_days(acme: Customer) -> None:
         "Spent in 30 days": (f"${usd(5_000)}", f"${usd(500)} today"),
         "Requests in 30 days": ("100", "90 today"),
         "Error rate": ("1.0 %", "5xx; 9.0 % were refused (4xx)"),
-        "Time to first token": ("91 ms", "median; 95 % within 237 ms"),
+        "Time to first token": ("91 ms", "estimated median; 95 % within about 237 ms"),
     }
 
 

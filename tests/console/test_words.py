@@ -17,12 +17,12 @@ from django.urls import reverse
 from billing import services as billing_services
 from billing.models import Account, CostLine, Reservation, SpendingCap
 from gateway_site.console_theme import NAVIGATION
-from inference.models import Backend, PassedCheck
-from organization.models import AuditEvent, Organization
+from inference.models import Backend, CatalogModel, PassedCheck
+from organization.models import AuditEvent, Organization, Project
 from policies import services as policy_services
 from policies.models import Policy, PolicyVersion, Verdict
 from tests.conftest import SOMEONE
-from tests.console.console_cast import World, doing, listing, make_world, page
+from tests.console.console_cast import World, doing, listing, make_world, page, signed_in, someone
 from tests.console.people import owner, person
 from tests.inference.catalog_cast import make_backend, make_model
 
@@ -203,6 +203,25 @@ def test_a_version_names_its_projects(console: Client, world: World) -> None:
     newer = policy_services.publish_policy(policy=policy, actor=SOMEONE).current_version
     shown = read(console, page(newer))
     assert f'<a class="text-link" href="{page(project)}">{project.name}</a>' in shown
+
+
+def test_who_may_only_look_reads_words_and_not_the_database(world: World) -> None:
+    reader = signed_in(someone("Read-only"))
+    project, policy, model = world[Project], world[Policy], world[CatalogModel]
+    policy_services.edit_policy(
+        policy=policy,
+        revision=policy.revision,
+        changes={"scope": "projects", "project_ids": [str(project.pk)]},
+        actor=SOMEONE,
+    )
+
+    shown = read(reader, page(policy))
+    assert f'<a class="text-link" href="{page(project)}">{project.name}</a>' in shown
+    assert "Project ids" not in shown
+    shown = read(reader, page(model))
+    assert "<div>input modalities: text</div>" in shown
+    assert "<div>required checks: none</div>" in shown
+    assert not re.search(r">\s*\[", shown)
 
 
 # --- money -------------------------------------------------------------------------------------------
