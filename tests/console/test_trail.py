@@ -116,6 +116,28 @@ def test_every_action_leaves_one_entry_that_names_its_person(world: World, perso
     assert_books_balance()
 
 
+# What the forms of actions say, as the trail tells it.
+TYPED: dict[type[Model], dict[str, dict[str, str]]] = {
+    Account: {"grant_credit": {"usd": "1.5", "reason": "paid", "reference": "console f"}},
+    Project: {"set_limit": {"usd": "7", "period": "month"}},
+    SpendingCap: {"change_limit": {"usd": "3", "period": "day"}, "remove": {"usd": "2", "period": "day"}},
+    Reservation: {"settle": {"charged_usd": "0.00000005", "operator_loss_usd": "0"}},
+    Policy: {"publish": {"mode": "monitoring"}},
+    User: {"change_role": {"role": "Billing"}},
+}
+
+
+def test_what_was_typed_is_what_is_done(world: World, person: User) -> None:
+    client = signed_in(person)
+    for model, actions in TYPED.items():
+        for name, typed in actions.items():
+            before = transaction.savepoint()
+            [entry] = do(client, world[model], name)
+            assert typed.items() <= entry.details.items(), (model, name, entry.details)
+            transaction.savepoint_rollback(before)
+    assert_books_balance()
+
+
 def test_what_is_so_already_is_not_done_again(world: World, person: User) -> None:
     """A second person with the same page open."""
     client = signed_in(person)

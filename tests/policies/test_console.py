@@ -215,6 +215,14 @@ def test_a_reader_sees_and_cannot_act(published: Policy) -> None:
     assert published.state == "enforcing"
 
 
+def test_who_may_not_see_policies_tries_none(published: Policy) -> None:
+    client = Client()
+    client.force_login(get_user_model().objects.create_user("guest", is_staff=True))
+
+    assert client.get(trying(published)).status_code == 403
+    assert client.post(trying(published), {"text": "x"}).status_code == 403
+
+
 def test_a_stranger_is_sent_to_the_login(published: Policy) -> None:
     for address in (listing(), change(published), trying(published)):
         assert "/admin/login/" in Client().get(address).headers["Location"]
