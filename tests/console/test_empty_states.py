@@ -8,7 +8,8 @@ import pytest
 from django.contrib.admin import site
 from django.contrib.auth.models import Group, User
 
-from organization.models import ProjectKey
+from billing.models import CreditGrant
+from organization.models import Organization, ProjectKey
 from tests.conftest import make_project_key
 from tests.console.console_cast import listing, signed_in, someone
 from tests.console.people import owner
@@ -45,6 +46,17 @@ def test_nothing_for_a_filter_is_another_thing_than_nothing_yet(project: Any) ->
         assert "Nothing for this filter" in page
         assert "yet" not in page.split('id="empty-list"')[1].split("</div>")[0]
         assert 'href="?"' in page
+
+
+def test_credit_needs_an_organization_first() -> None:
+    new, address = listing(Organization, "add"), listing(CreditGrant, "add")
+    shown = {role: signed_in(someone(role)).get(address).content.decode() for role in ("Owner", "Billing")}
+
+    assert all("No organizations yet" in page and "<datalist" not in page for page in shown.values())
+    assert f'href="{new}"' in shown["Owner"]
+    assert f'href="{new}"' not in shown["Billing"]
+    Organization.objects.create(name="Acme")
+    assert '<option value="Acme">' in signed_in(someone("Billing")).get(address).content.decode()
 
 
 def test_who_may_not_add_is_not_told_to() -> None:

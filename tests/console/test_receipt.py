@@ -122,6 +122,13 @@ def test_each_line_is_a_quantity_at_a_price(db: None) -> None:
     assert_books_balance()
 
 
+def test_a_cost_that_the_ledger_does_not_know_is_not_denied(key: ProjectKey) -> None:
+    page = read(owner(), make_request(key, cost_nanousd=50))
+
+    assert "The ledger has no reservation of this id" in page
+    assert "was not admitted" not in page
+
+
 def test_one_that_is_still_open_is_not_final(db: None) -> None:
     customer = make_customer(credit=10**9)
     hold(Used(customer, make_request(customer.key).ended_at.date(), prompt=30))
