@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from django.test import Client
 
 from gateway_site import roles
 from gateway_site.roles import BILLING, OPERATOR, OWNER, READER
-from organization.models import AuditEvent
+from organization.models import AuditEvent, ProjectKey
 from tests.console.console_cast import (
+    CONFIRMED,
     MODELS,
     World,
     doing,
@@ -28,6 +30,7 @@ from tests.console.console_cast import (
     signed_in,
     someone,
 )
+from tests.console.people import person
 
 # What is on a page does not depend on the database behind it.
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -185,6 +188,28 @@ def test_the_buttons_are_those_of_the_role(world: World) -> None:
         BILLING: ["grant_credit", "set_limit"],
         READER: [],
     }
+
+
+def test_the_lists_offer_what_the_role_may_do(world: World) -> None:
+    def offered(role: str, model: Any) -> set[str]:
+        shown = signed_in(someone(role)).get(listing(model)).content.decode()
+        return set(re.findall(r'<option value="(\w+)"', shown))
+
+    assert offered(OWNER, ProjectKey) >= {"rotate", "suspend", "resume", "revoke", "set_limit"}
+    assert offered(OPERATOR, ProjectKey) == {"rotate", "suspend", "resume", "revoke"}
+    assert offered(BILLING, ProjectKey) == {"set_limit"}
+    assert offered(READER, ProjectKey) == set()
+
+
+def test_to_act_on_something_is_to_see_it(world: World) -> None:
+    """Someone who may grant credit, and may not see organizations."""
+    blind = person("billing.add_creditgrant", "billing.change_spendingcap")
+    organization = world.customer.organization
+
+    for action, fields in (("grant_credit", {"usd": "1", "form_id": "f"}), ("set_limit", {"limit": "1"})):
+        assert blind.get(doing(organization, action)).status_code == 403
+        answer = blind.post(doing(organization, action), {**fields, "period": "day", **CONFIRMED})
+        assert answer.status_code == 403
 
 
 @pytest.mark.usefixtures("unrendered")

@@ -12,6 +12,7 @@ from django.template.response import SimpleTemplateResponse
 from django.test import Client
 
 from billing.models import Account, Reservation, SpendingCap
+from gateway_site.api import console_actions
 from inference.models import Backend, CatalogModel, PassedCheck
 from organization import services
 from organization.models import AdminKey, AuditEvent, Organization, Project, ProjectKey
@@ -162,6 +163,18 @@ def test_several_rows_are_acted_on_one_by_one(world: World, person: User) -> Non
         ("project_key.suspend", str(key.pk)) for key in keys[:2]
     }
     assert ProjectKey.objects.get(pk=keys[2].pk).suspended_at is None
+
+
+def test_no_more_rows_are_acted_on_than_a_person_can_look_at(
+    world: World, person: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console_actions, "MOST_ROWS", 2)
+    keys = [world[ProjectKey], *make_keys(world, 2)]
+    chosen = {"action": "revoke", "_selected_action": [str(key.pk) for key in keys]}
+
+    signed_in(person).post(listing(ProjectKey), {**chosen, **CONFIRMED})
+
+    assert not ProjectKey.objects.exclude(revoked_at=None).exists()
 
 
 def test_whatever_is_made_leaves_an_entry(world: World, person: User) -> None:

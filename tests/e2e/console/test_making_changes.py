@@ -99,6 +99,26 @@ def test_a_key_is_revoked(console: Console, site: Site) -> None:
     assert status_of_models(site, site.world.values["to revoke"]) == 401
 
 
+def test_an_impatient_click_does_it_once(console: Console, site: Site) -> None:
+    press(console, site.world.keys["shop"], "Rotate")
+
+    # Nothing is sent: what would be is noted, and whether the page had stopped it by then.
+    stopped = console.page.evaluate(
+        """() => {
+            const form = document.querySelector("form.confirm-action"), stopped = [];
+            addEventListener("submit", (event) => {
+                stopped.push(event.defaultPrevented);
+                event.preventDefault();
+            });
+            form.requestSubmit();
+            form.requestSubmit();
+            return stopped;
+        }"""
+    )
+
+    assert stopped == [False, True]
+
+
 def test_who_thinks_better_of_it_changes_nothing(console: Console, site: Site) -> None:
     key, events = site.world.keys["shop"], AuditEvent.objects.count()
 
