@@ -92,12 +92,19 @@ class RotateForm(ActionForm):
 
 def tell(key: Any, given: dict[str, Any]) -> list[tuple[str, Any]]:
     """Which key this is, and whether anybody would miss it."""
-    return [
+    facts: list[tuple[str, Any]] = [
         ("Value", format_html('<span class="mono">{}</span>', key.redacted_value)),
         ("Belongs to", _owner_of(key)),
         ("Status now", str(key.status)),
         ("Last used", moment(key.last_used_at)),
     ]
+    if _is_archived(key):
+        facts.append(("Careful", "The project is archived: its keys admit nothing, whatever their status."))
+    return facts
+
+
+def _is_archived(key: Any) -> bool:
+    return isinstance(key, ProjectKey) and not key.project.is_active
 
 
 def _owner_of(key: Any) -> str:
@@ -256,10 +263,11 @@ class ProjectKeyAdmin(KeyAdmin):
     @display(description="Project", ordering="project__name")
     def owner(self, key: ProjectKey) -> SafeString:
         return format_html(
-            '<a class="text-link" href="{}">{}</a><span class="under">{}</span>',
+            '<a class="text-link" href="{}">{}</a><span class="under">{}{}</span>',
             address_of(key.project),
             key.project,
             key.project.organization,
+            ", archived" if _is_archived(key) else "",
         )
 
 

@@ -18,7 +18,8 @@ from billing import services as billing_services
 from billing.models import Account, CostLine, Reservation, SpendingCap
 from gateway_site.console_theme import NAVIGATION
 from inference.models import Backend, CatalogModel, PassedCheck
-from organization.models import AuditEvent, Organization, Project
+from organization import services
+from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies import services as policy_services
 from policies.models import Policy, PolicyVersion, Verdict
 from tests.conftest import SOMEONE
@@ -172,6 +173,18 @@ def test_no_label_is_a_column_of_the_database(world: World, console: Client, mod
         shown = read(console, address)
         for label in ("Id", "Base url", "Project ids", "Api key", "Is enabled", "Upstream id"):
             assert not re.search(rf">\s*{label}\s*(<span[^>]*>\*</span>)?\s*<", shown), (label, address)
+
+
+def test_a_key_of_an_archived_project_is_not_taken_for_one_that_works(console: Client, world: World) -> None:
+    key = world.customer.key
+    addresses = [listing(ProjectKey), doing(key, "suspend"), doing(key, "resume")]
+    assert not [each for each in addresses if "archived" in read(console, each)]
+
+    services.archive_project(project=key.project, actor=SOMEONE)
+
+    assert "Acme, archived" in read(console, addresses[0])
+    for address in addresses[1:]:
+        assert "The project is archived: its keys admit nothing" in read(console, address)
 
 
 def test_a_backends_key_is_set_or_not_or_not_needed(console: Client) -> None:
