@@ -22,7 +22,7 @@ from tests.billing.cast import PRICE, Customer, make_customer
 from tests.billing.settled import Usage as Used
 from tests.billing.settled import hold, settle
 from tests.conftest import SOMEONE, make_project_key
-from tests.console.people import owner, person
+from tests.console.people import customer, owner, person
 from tests.console.request_cast import make_request, receipt_address
 from tests.inference.chat_cast import Gateway, gateway_of
 from tests.ledger_checks import assert_books_balance
@@ -207,6 +207,15 @@ def test_each_part_has_its_own_permission(db: None, permissions: list[str], seen
 
     assert f'id="{seen}"' in page
     assert f'id="{unseen}"' not in page
+
+
+def test_who_may_not_see_requests_reads_no_receipt(key: ProjectKey) -> None:
+    request = make_request(key)
+
+    for reader in (person(*MONEY, "policies.view_verdict"), customer(), Client()):
+        answer = reader.get(receipt_address(request))
+        assert answer.status_code in (302, 403)
+        assert key.redacted_value not in answer.content.decode()
 
 
 def test_nothing_is_changed_here(key: ProjectKey) -> None:
