@@ -11,6 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
 from gateway_site import roles, users
 from gateway_site.api.console import (
@@ -212,10 +213,10 @@ class UserAdmin(ModelAdmin):
         users.reactivate_user(user=user, actor=Actor.staff(request.user), manager=request.user)
 
 
-def _plural(model: Any) -> str:
-    """What the console calls the rows of a model; empty where it is no more."""
+def _list_of(model: Any) -> str:
+    """What the console calls the list of a model; empty where the model is no more."""
     page: Any = admin.site._registry.get(model)
-    return page.words[1] if page else str(model._meta.verbose_name_plural) if model else ""
+    return str(page.heading) if page else capfirst(str(model._meta.verbose_name_plural)) if model else ""
 
 
 @admin.register(Group)
@@ -241,7 +242,7 @@ class RoleAdmin(ReadOnlyAdmin):
         for each in row.permissions.select_related("content_type").order_by("codename"):
             kind = each.content_type
             verb = each.codename.removesuffix(f"_{kind.model}").replace("_", " ")
-            allowed[_plural(kind.model_class()) or kind.model].append(verb)
+            allowed[_list_of(kind.model_class()) or kind.model].append(verb)
         rows = [[model, ", ".join(verbs)] for model, verbs in sorted(allowed.items())]
         return [Panel("What it may do", ["Of", "May"], rows, empty="Nothing.")]
 

@@ -158,7 +158,13 @@ def test_days_are_written_in_one_way(console: Client, world: World) -> None:
 def test_a_role_says_what_it_may_do_in_the_consoles_words(console: Client, world: World) -> None:
     shown = read(console, page(Group.objects.get(name="Operator")))
 
-    for words in (">API keys<", ">admin keys<", ">entries<", ">add, change, view<", ">use playground, view<"):
+    for words in (
+        ">API keys<",
+        ">Admin keys<",
+        ">Audit trail<",
+        ">add, change, view<",
+        ">use playground, view<",
+    ):
         assert words in shown
     assert ">adminkey<" not in shown
 
