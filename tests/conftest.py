@@ -9,13 +9,14 @@ import hypothesis
 import pytest
 from django.core.cache import cache
 from django.db import connections
-from django.db.backends.sqlite3.base import DatabaseWrapper
+from django.test import TransactionTestCase
 
 from organization import services
 from organization.audit import Actor
 from organization.models import Organization, Project
 from organization.services import NewKey
 from tests.client import ApiClient
+from tests.emptying import tables
 
 SOMEONE = Actor.command("tests")
 
@@ -33,24 +34,12 @@ def _fresh_cache() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _flush_append_only_tables() -> Iterator[None]:
-    """SQLite empties tables between tests by DELETE, which append-only tables refuse."""
-    operations = DatabaseWrapper.ops_class
-    original = operations.execute_sql_flush
-
-    def flush(self: Any, sql_list: list[str]) -> None:
-        with self.connection.cursor() as cursor:
-            cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-            triggers = cursor.fetchall()
-            for name, _ in triggers:
-                cursor.execute(f"DROP TRIGGER {name}")
-            original(self, sql_list)
-            for _, statement in triggers:
-                cursor.execute(statement)
-
-    operations.execute_sql_flush = flush  # type: ignore[method-assign,assignment]
-    yield
-    operations.execute_sql_flush = original  # type: ignore[method-assign]
+def _quickly_emptied_tables() -> Iterator[None]:
+    """See `emptying` for what Django would do after each test that commits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_setup", classmethod(lambda cls: tables()))
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: tables().restore())
+        yield
 
 
 def close_connections() -> None:

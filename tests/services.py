@@ -5,7 +5,8 @@ It sets the environment before Django's settings are read, so it is loaded by `-
 and not by a conftest. PostgreSQL is started once, by the process that was called; with `-n`, the
 workers inherit its address and each makes a database of its own there.
 
-A DATABASE_URL or REDIS_URL in the environment is used instead of starting a server.
+A DATABASE_URL or REDIS_URL in the environment is used instead of starting a server. PostgreSQL's user is to
+be a superuser: see `emptying`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 from django.test.utils import setup_databases, teardown_databases
 from playwright.sync_api import Browser
@@ -18,6 +17,7 @@ from pytest_django import DjangoDbBlocker
 from tests.e2e.conftest import decide_everything, first_of_the_workers, run_directory
 from tests.e2e.console_driver import CHROMIUM, Console, browser, new_console
 from tests.e2e.console_world import World, build_world, make_requests
+from tests.emptying import tables
 from tests.live import ROOT, LiveServer, live_server
 from tests.services import environment_of_process
 
@@ -42,10 +42,10 @@ def shared_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         if connection.settings_dict["NAME"] != connection.settings_dict["TEST"]["NAME"]:
             # Nothing was made if all of a run's tests share it like this.
             own = setup_databases(verbosity=0, interactive=False, aliases={"default": connection})
+        before = tables()
         yield
-        if own is None:
-            call_command("flush", verbosity=0, interactive=False)
-        else:
+        before.restore()
+        if own is not None:
             teardown_databases(own, verbosity=0)
 
 
