@@ -39,8 +39,8 @@ run: install
 	$(BIN)/python manage.py quickstart $(RUN_ARGS)
 
 test: lint
-	$(BIN)/python -m pytest --database=sqlite -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
-	$(BIN)/python -m pytest --database=postgres -n $(PYTEST_WORKERS_POSTGRES) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --database=sqlite -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --database=postgres -n $(PYTEST_WORKERS_POSTGRES) $(PYTEST_ARGS)
 
 # These read the settings, which would make the data directory of an installation here.
 lint: export GATEWAY_DATA_DIR := $(CURDIR)/.venv/lint

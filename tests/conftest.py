@@ -17,8 +17,14 @@ from organization.models import Organization, Project
 from organization.services import NewKey
 from tests.client import ApiClient
 from tests.emptying import tables
+from tests.scheduling import Together
 
 SOMEONE = Actor.command("tests")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)
+
 
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("house", deadline=None)

@@ -65,6 +65,8 @@ def site(shared_database: None) -> Iterator[Site]:
     """Each test takes rows of its own. At the end the books balance."""
     if CHROMIUM is None:
         pytest.skip("there is no chromium on PATH")
+    with first_of_the_workers(run_directory() / "site") as is_first:
+        assert is_first, "all tests of the console are for one worker: see `scheduling`"
     with pytest.MonkeyPatch.context() as patch:
         environment = {**environment_of_process(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
         environment["GATEWAY_STATIC_ROOT"] = str(collected_files(environment))

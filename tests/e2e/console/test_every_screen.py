@@ -11,7 +11,7 @@ from tests.e2e.console.conftest import Site
 from tests.e2e.console_driver import DARK, LIGHT, NARROW, WIDE, Console
 from tests.e2e.console_pages import LOGIN, Screen, every_screen
 
-pytestmark = [pytest.mark.one_database, pytest.mark.xdist_group("console")]
+pytestmark = pytest.mark.one_database
 
 # What Swagger UI draws is not ours: it has links inside of the buttons that open an operation. The page is.
 DRAWN_BY_OTHERS = {"documentation": ["html-has-lang", "document-title", "meta-viewport"]}

@@ -22,7 +22,7 @@ from tests.e2e.console.conftest import Site
 from tests.e2e.console_driver import DARK, LIGHT, NARROW, WIDE, Console
 from tests.e2e.console_world import OPERATOR
 
-pytestmark = [pytest.mark.one_database, pytest.mark.xdist_group("console")]
+pytestmark = pytest.mark.one_database
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from tests.e2e.console_driver import DARK, LIGHT, NARROW, WIDE, Console
 from tests.e2e.console_world import PHRASE
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.one_database, pytest.mark.xdist_group("console")]
+pytestmark = pytest.mark.one_database
 ATTACK = f"{PHRASE} <img src=x onerror=window.pwned=1> friend"
 
 
