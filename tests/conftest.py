@@ -7,7 +7,6 @@ from typing import Any
 
 import hypothesis
 import pytest
-from django.core.cache import cache
 from django.db import connections
 from django.test import TransactionTestCase
 
@@ -15,6 +14,7 @@ from organization import services
 from organization.audit import Actor
 from organization.models import Organization, Project
 from organization.services import NewKey
+from tests import process_state
 from tests.client import ApiClient
 from tests.emptying import tables
 from tests.scheduling import Together
@@ -32,11 +32,13 @@ hypothesis.settings.load_profile("house")
 
 
 @pytest.fixture(autouse=True)
-def _fresh_cache() -> Iterator[None]:
-    """Rate limits count in the cache; no test pays for another's requests."""
-    cache.clear()
+def _fresh_process() -> Iterator[None]:
+    """No test pays for another's requests, nor finds rows that another's thread wrote late."""
+    process_state.forget()
     yield
-    cache.clear()
+    left = process_state.take_away()
+    process_state.forget()
+    assert not left, f"the test has ended and this goes on: {left}"
 
 
 @pytest.fixture(scope="session", autouse=True)

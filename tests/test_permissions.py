@@ -15,6 +15,7 @@ from organization import services
 from organization.models import Organization, Project
 from organization.permissions import ADMIN_PERMISSIONS, CUSTOMER_PERMISSIONS
 from organization.services import NewKey
+from policies.epochs import reader
 from policies.services import create_policy
 from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_admin_key, make_project_key
@@ -87,6 +88,7 @@ EVERY_ROUTE = pytest.mark.parametrize(
 def _no_thread_stays() -> Iterator[None]:
     yield
     writer.close(5)
+    reader.close()
     close_ledger(5)
 
 

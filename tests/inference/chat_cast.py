@@ -13,7 +13,7 @@ from billing.ledger import close_ledger
 from billing.models import Account, Reservation
 from billing.money import parse_usd
 from gateway_site.asgi import application
-from inference import authentication, backend_registry, catalog
+from inference import backend_registry
 from inference.activity_writer import writer
 from inference.dialects import chat
 from inference.models import Activity, CatalogModel
@@ -101,16 +101,12 @@ class Gateway:
 
 @contextmanager
 def gateway_of(project: Project, credit: str = CREDIT) -> Iterator[Gateway]:
-    """The project's application; what the process remembers goes with it. The books balance."""
-    catalog.forget()
-    authentication.forget()
+    """The project's application, until all that it noted is written. The books balance."""
     yield Gateway.of(project, credit)
     writer.close(5)
     verdicts.close(5)
     reader.close()
     assert close_ledger(5) == 0
-    catalog.forget()
-    authentication.forget()
     assert_books_balance()
 
 

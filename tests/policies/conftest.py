@@ -1,4 +1,4 @@
-"""Policies at any stage of their lives, and nothing left over from the test before."""
+"""Policies at any stage of their lives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from organization.models import Organization
 from policies import services
 from policies.epochs import reader
 from policies.models import Policy, Verdict
-from policies.panel import memory
 from policies.verdict_writer import writer
 from tests.conftest import SOMEONE
 
@@ -20,10 +19,9 @@ RULE = f'Does the text contain "{PHRASE}"?'
 
 
 @pytest.fixture(autouse=True)
-def _fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Verdicts are written when a test says so, and no score is known from an earlier one."""
+def _patient_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Verdicts are written when a test says so."""
     monkeypatch.setattr(writer, "_start", lambda: None)
-    memory.forget()
     yield
     writer._waiting.clear()
     reader.close()
