@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import django_ratelimit.core
 import hypothesis
 import pytest
 from django.db import connections
 from django.test import TransactionTestCase
 
+from gateway_site.api import ratelimit
 from organization import services
 from organization.audit import Actor
 from organization.models import Organization, Project
@@ -47,6 +51,17 @@ def _quickly_emptied_tables() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_setup", classmethod(lambda cls: tables()))
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: tables().restore())
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _windows_do_not_end() -> Iterator[None]:
+    """What is counted by the minute of the clock would rightly let more pass if it ended within a test."""
+    now = time.time()
+    stopped = SimpleNamespace(time=lambda: now)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ratelimit, "time", stopped)
+        patch.setattr(django_ratelimit.core, "time", stopped)
         yield
 
 

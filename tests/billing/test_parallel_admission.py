@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from billing.models import Reservation
 from billing.money import Price, hold_amount
 from organization import services as organization_services
-from tests.billing.cast import SOMEONE, Customer, make_customer
+from tests.billing.cast import SOMEONE, Customer, make_customer, stay_within_a_minute
 from tests.billing.crew import SIZE, Crew
 
 REPEATS = 20
@@ -148,10 +147,3 @@ def test_nothing_is_admitted_once_the_key_was_stopped(
         outcomes = [answer.keys() for answer in crew.listen()]
         assert mine.count() == admitted_before_it_returned
         assert all(refusal in each for each in outcomes)
-
-
-def stay_within_a_minute() -> None:
-    """A window that ends in the middle would rightly admit fifty more."""
-    left = 60 - timezone.now().second
-    if left <= 3:
-        time.sleep(left)
