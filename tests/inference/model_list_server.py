@@ -41,7 +41,8 @@ def model_list_server() -> Iterator[ModelListServer]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        # It looks this often whether it is to stop; its own half a second would be waited out by every test.
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         state.base_url = f"http://127.0.0.1:{server.server_port}/v1"
         yield state
