@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,11 +19,18 @@ START_SECONDS = 60
 READY_WORDS = ("Uvicorn running on", "Listening on TCP address")
 
 
+# Where the system takes no port for an outgoing connection, nor for whoever asks for any: between our look
+# and the server's start nobody is given it.
+PORTS = range(15_000, 32_000)
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    while True:
+        # Not from the generator that everybody shares: Hypothesis seeds it alike in all workers.
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class LiveServer:
@@ -89,6 +97,7 @@ def live_server(
     server: str = "serve",
     settings: dict[str, str] | None = None,
     settings_module: str = "gateway_site.settings",
+    has_scheduled_work: bool = False,
 ) -> Iterator[LiveServer]:
     """`manage.py serve`, or daphne, with these settings."""
     port = free_port()
@@ -100,6 +109,9 @@ def live_server(
         command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
         command += ["gateway_site.asgi:application"]
     inherited = {**environment, "DJANGO_SETTINGS_MODULE": settings_module}
+    if not has_scheduled_work:
+        # With a broker of its own there is no worker beside the server, which takes longer to start than it.
+        inherited["CELERY_BROKER_URL"] = "memory://"
     running = LiveServer(command, {**inherited, **(settings or {})}, port)
     try:
         running.wait_until_ready()

