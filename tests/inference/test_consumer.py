@@ -35,6 +35,21 @@ async def until_running() -> None:
             await asyncio.sleep(0.01)
 
 
+async def until_said(words: int) -> None:
+    """Until the one request's backend has said so much, of which a client who waits for JSON sees nothing."""
+    async with asyncio.timeout(5):
+        while heard() < words:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def heard() -> int:
+    for flight in generation.flights:
+        if flight.generation is not None and flight.generation._meter.has_output:
+            seen = flight.generation._meter.quantities()
+            return 0 if seen is None else seen.completion
+    return 0
+
+
 @pytest.fixture(autouse=True)
 def _fresh_backends() -> None:
     backend_registry._made.clear()
@@ -96,8 +111,7 @@ def test_a_client_that_waits_for_json_and_leaves_is_charged_too(gateway: Gateway
 
     async def story() -> None:
         caller = Caller(gateway, "fails-hang-midway")
-        await until_running()
-        await asyncio.sleep(0.05)  # its words come without a pause, and nothing tells us that they have
+        await until_said(3)
         caller.hang_up()
         await caller.ended()
         assert caller.messages == []
@@ -288,8 +302,7 @@ def test_a_process_that_ends_says_so_and_settles(gateway: Gateway, stream: bool)
         if stream:
             await caller.until_records(3)
         else:
-            await until_running()
-            await asyncio.sleep(0.05)
+            await until_said(3)
         await generation.stop_all()
         await caller.ended()
         return caller

@@ -269,7 +269,7 @@ def test_the_deadline_wins_over_a_backend_that_is_never_silent_for_long(
 
     answer = gateway.ask("drip", stream=stream)
 
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 10
     words = upstream.last.tokens_emitted
     assert_told(answer, _late("drip", words, 504, "deadline_exceeded"), stream)
     row = gateway.reservation()
@@ -290,7 +290,7 @@ def test_the_deadline_before_any_answer(
 
     answer = gateway.ask("hang_before_headers", stream=stream)
 
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 10
     assert_error(answer, 504, "deadline_exceeded")
     assert answer.headers["x-should-retry"] == "false"
     assert gateway.reservation().state == State.UNKNOWN

@@ -97,11 +97,11 @@ def test_the_whole_stream_is_bounded() -> None:
 
 
 def test_hostile_shapes_take_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     dripping, many_lines = Decoder(), Decoder()
 
     for _ in range(300_000):
         dripping.feed(b"x")
     many_lines.feed(b"data:\n" * 170_000 + b"\n")
 
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
