@@ -216,6 +216,7 @@ def test_an_event_tells_what_was_before_and_leads_to_its_target(console: Client,
     assert page(world[CatalogModel]) in told
 
 
+@pytest.mark.one_database
 def test_lists_of_thirty_take_as_few_queries_as_lists_of_one(console: Client, world: World) -> None:
     few = {model: queries(console, listing(model)) for model in MODELS}
     for number in range(30):

@@ -56,7 +56,8 @@ def serving(gateway: Gateway, environment: dict[str, str], way: str) -> Iterator
             yield client, running
 
 
-BOTH_WAYS = pytest.mark.parametrize("way", ["sim", "via"])
+# The second differs in what is between the server and its backend.
+BOTH_WAYS = pytest.mark.parametrize("way", ["sim", pytest.param("via", marks=pytest.mark.one_database)])
 
 
 @BOTH_WAYS

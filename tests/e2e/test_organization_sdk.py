@@ -13,7 +13,7 @@ from tests.live import live_server
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.parametrize("server", ["serve", "daphne"])
+@pytest.mark.parametrize("server", ["serve", pytest.param("daphne", marks=pytest.mark.one_database)])
 def test_an_administrator_scripts_the_organization(
     process_environment: dict[str, str], project: Project, server: str
 ) -> None:
