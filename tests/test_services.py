@@ -14,8 +14,13 @@ import pytest
 import redis
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.contrib.auth.models import Group
+from django.db import DatabaseError, connection
 
+from organization import services
+from organization.models import AuditEvent
+from tests.conftest import SOMEONE
+from tests.emptying import tables
 from tests.postgres import PostgresServer
 from tests.valkey import ValkeyServer
 
@@ -70,6 +75,22 @@ def test_the_database_is_the_one_that_was_asked_for(
             assert database_vendor == "sqlite"
             cursor.execute("PRAGMA journal_mode")
             assert cursor.fetchone() == ("wal",)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_next_test_finds_the_database_as_migrations_left_it() -> None:
+    roles = set(Group.objects.values_list("name", "permissions__codename"))
+    services.create_organization(name="Acme", actor=SOMEONE)
+    Group.objects.all().delete()
+
+    tables().restore()
+
+    assert roles
+    assert set(Group.objects.values_list("name", "permissions__codename")) == roles
+    assert not AuditEvent.objects.exists()
+    services.create_organization(name="Acme", actor=SOMEONE)
+    with pytest.raises(DatabaseError, match="append-only"):
+        AuditEvent.objects.all().delete()
 
 
 def test_nothing_is_kept_in_the_working_tree() -> None:
