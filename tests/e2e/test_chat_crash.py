@@ -31,7 +31,7 @@ from tests.inference.test_outcomes import PRICE
 from tests.ledger_checks import assert_books_balance
 from tests.live import ROOT, free_port
 
-KILLS = int(os.environ.get("CHAT_KILLS", "20"))
+KILLS = int(os.environ.get("CHAT_KILLS", "12"))
 CLIENTS = 20
 MODELS = ("words", "echo", "paced-10x100")
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.one_database
 # The short form. For the long one: SCHEMA_FUZZ_EXAMPLES=1000 python -m pytest tests/e2e/test_chat_fuzz.py
 # The short form asks the same every time; what is new is found by the long one.
 SEED = [] if "SCHEMA_FUZZ_EXAMPLES" in os.environ else ["--seed", "20261115"]
-EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "60")
+EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "30")
 UNLIMITED = {
     "GATEWAY_REQUESTS_PER_MINUTE": "0",
     "GATEWAY_CONCURRENCY": "0",

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.one_database, pytest.mark.django_db(transaction=True)]
 # The short form. For the long one: SCHEMA_FUZZ_EXAMPLES=1000 python -m pytest tests/e2e/test_schema_fuzz.py
 # The short form asks the same every time; what is new is found by the long one.
 SEED = [] if "SCHEMA_FUZZ_EXAMPLES" in os.environ else ["--seed", "20261115"]
-EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "25")
+EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "12")
 
 
 def test_no_answer_is_one_that_the_document_does_not_promise(
