@@ -67,7 +67,8 @@ class RequestIdMiddleware:
                 message = {**message, "headers": [*message.get("headers", []), *_headers(identifier, path)]}
             await send(message)
 
-        await self.app({**scope, REST: send}, receive, send_with_headers)
+        scope[REST] = send
+        await self.app(scope, receive, send_with_headers)
 
 
 def _headers(identifier: str, path: str) -> list[tuple[bytes, bytes]]:
