@@ -8,6 +8,8 @@ could be everyone.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,9 +84,8 @@ def create_user(*, username: str, role: str, actor: Actor, manager: Any = None) 
 
 def change_role(*, user: User, role: str, actor: Actor, manager: Any) -> User:
     """Give a person another role."""
-    _require_may_manage(manager, user)
-    _require_role(role, manager)
-    with transaction.atomic():
+    with _managed(user, manager) as current_manager:
+        _require_role(role, current_manager)
         before = role_of(user)
         if before != role:
             _give(user, role)
@@ -105,9 +106,8 @@ def reactivate_user(*, user: User, actor: Actor, manager: Any) -> User:
 
 def reset_password(*, user: User, actor: Actor, manager: Any) -> Welcome:
     """A new password for a person. The old one and every session end at once."""
-    _require_may_manage(manager, user)
     password = _new_password()
-    with transaction.atomic():
+    with _managed(user, manager):
         user.set_password(password)
         user.save(update_fields=["password"])
         audit.record(actor, "user.reset_password", user, organization=None, details=_told(user))
@@ -115,9 +115,8 @@ def reset_password(*, user: User, actor: Actor, manager: Any) -> Welcome:
 
 
 def _switch(user: User, is_active: bool, actor: Actor, manager: Any) -> User:
-    _require_may_manage(manager, user)
     verb = "reactivate" if is_active else "deactivate"
-    with transaction.atomic():
+    with _managed(user, manager):
         changed = get_user_model().objects.filter(pk=user.pk, is_active=not is_active)
         if changed.update(is_active=is_active):
             audit.record(actor, f"user.{verb}", user, organization=None, details=_told(user))
@@ -143,11 +142,22 @@ def _require_role(role: str, manager: Any) -> None:
         raise PermissionDenied(f"You cannot give the role {role}.")
 
 
-def _require_may_manage(manager: Any, user: User) -> None:
+@contextmanager
+def _managed(user: User, manager: Any) -> Iterator[User]:
+    """
+    A transaction in which one person changes another, as both are now.
+
+    Both rows are locked: two owners who take the role from each other at the same moment must not both do it.
+    """
     if manager.pk == user.pk:
         raise Conflict("Nobody changes this about themselves; ask another person.")
-    if not may_manage(manager, user):
-        raise PermissionDenied("This person may do more than you.")
+    with transaction.atomic():
+        rows = User.objects.select_for_update().filter(pk__in=[manager.pk, user.pk]).order_by("pk")
+        both = {each.pk: each for each in rows}
+        current, changed = both.get(manager.pk), both.get(user.pk)
+        if current is None or changed is None or not may_manage(current, changed):
+            raise PermissionDenied("This person may do more than you.")
+        yield current
 
 
 def _told(user: User, role: str = "") -> dict[str, str]:

@@ -226,3 +226,18 @@ def test_a_role_whose_group_is_gone_is_made_again() -> None:
 
     assert made.has_perm("billing.add_creditgrant")
     assert not made.has_perm("organization.change_project")
+
+
+@pytest.mark.parametrize("act", ["change_role", "deactivate_user", "reset_password"])
+def test_an_owner_who_was_just_demoted_does_nothing_any_more(owner: User, act: str) -> None:
+    """Two owners take the role from each other: the second is no owner by then."""
+    other = someone(OWNER, "olga")
+    assert users.may_manage(owner, other)  # as the page found it
+    users.change_role(user=owner, role=READER, actor=Actor.staff(other), manager=other)
+    given = {"role": READER} if act == "change_role" else {}
+
+    with pytest.raises(PermissionDenied):
+        getattr(users, act)(user=other, actor=Actor.staff(owner), manager=owner, **given)
+
+    other.refresh_from_db()
+    assert (role(other), other.is_active) == (OWNER, True)
