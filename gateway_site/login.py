@@ -17,12 +17,13 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.utils.cache import add_never_cache_headers
 from django.views.csrf import csrf_failure
 from django.views.decorators.debug import sensitive_post_parameters
 
-from gateway_site.api import exception_handler
+from gateway_site.api import exception_handler, request_id
 from gateway_site.api.ratelimit import Window, client_address
 from organization import audit
 from organization.audit import Actor
@@ -90,6 +91,18 @@ def from_an_old_page(request: HttpRequest, reason: str = "") -> HttpResponse:
     if not _is_of_the_console(request):
         return csrf_failure(request, reason)
     return _refused_page(request, "admin/old_page.html", "This page was too old", 403)
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """
+    Something failed that nobody foresaw. The page needs neither a session nor the database, which may be why.
+
+    Nothing of it is said to whom it may not concern: the log has the rest, under this id.
+    """
+    if not request.path.startswith("/admin/"):
+        return exception_handler.server_error(request)
+    context = {"request_id": request_id.current()}
+    return HttpResponse(render_to_string("admin/broken.html", context), status=500)
 
 
 def _is_of_the_console(request: HttpRequest) -> bool:

@@ -288,6 +288,24 @@ def test_a_form_from_before_the_login_is_told_on_a_page(world: World) -> None:
     assert ProjectKey.objects.get().revoked_at is None
 
 
+def test_a_failure_of_ours_is_told_on_a_page_that_needs_nothing(
+    console: Client, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(services, "revoke_key", break_down)
+    console.raise_request_exception = False
+
+    answer = console.post(doing(world[ProjectKey], "revoke"), CONFIRMED)
+
+    assert answer.status_code == 500
+    said = answer.content.decode()
+    assert "This did not work" in said
+    assert "secret detail" not in said
+    assert ProjectKey.objects.get().revoked_at is None
+
+
 def test_the_trail_leads_only_where_there_is_something_to_see(console: Client, world: World) -> None:
     passed, guest = world[PassedCheck], someone("Billing", "bob")
     console.post(doing(passed, "withdraw"), CONFIRMED)
