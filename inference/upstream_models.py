@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from inference.backend_registry import base_url_of, credential_of
 from inference.backends.addresses import AddressRefused, GuardedResolver
 from inference.backends.anthropic import VERSION
+from inference.backends.connection import Connection, Limits, Origin
+from inference.backends.dialing import Dialer
+from inference.backends.request_head import request_of_get
 from inference.credentials_vault import CredentialUnreadable
 from inference.models import Backend
 
@@ -37,12 +40,11 @@ async def fetch_models(backend: Backend) -> list[UpstreamModel]:
         body = await _get(url, headers)
     except (AddressRefused, CredentialUnreadable) as problem:
         raise UpstreamTrouble(str(problem)) from None
+    except ValueError:
+        raise UpstreamTrouble("The API key has characters that no header can hold.") from None
     except TimeoutError:
         raise UpstreamTrouble(f"It did not answer within {SECONDS} seconds.") from None
-    except aiohttp.ClientConnectorError as problem:
-        raise UpstreamTrouble(f"It cannot be reached: {problem.os_error.strerror or 'no address'}.") from None
-    except (aiohttp.ClientError, OSError) as problem:
-        # The names of these exceptions tell enough; their texts may hold the request's headers.
+    except OSError as problem:
         raise UpstreamTrouble(f"The conversation failed: {type(problem).__name__}.") from None
     return _models_in(body)
 
@@ -58,29 +60,39 @@ def _request(backend: Backend) -> tuple[str, dict[str, str]]:
 
 
 async def _get(url: str, headers: dict[str, str]) -> bytes:
-    connector = aiohttp.TCPConnector(resolver=GuardedResolver())
-    async with (
-        aiohttp.ClientSession(
-            connector=connector,
-            timeout=aiohttp.ClientTimeout(total=SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            auto_decompress=False,
-        ) as session,
-        session.get(url, headers=headers, allow_redirects=False) as response,
-    ):
-        if response.status in (401, 403):
-            raise UpstreamTrouble(f"It refuses the API key (status {response.status}).")
-        if response.status == 404:
-            raise UpstreamTrouble("It has no list of models there (status 404). Does the address lack /v1?")
-        if response.status != 200:
-            raise UpstreamTrouble(f"It answers with status {response.status}.")
+    origin, request = request_of_get(url, headers)
+    loop = asyncio.get_running_loop()
+    limits = Limits(SECONDS, SECONDS, loop.time() + SECONDS)
+    connection = await _dialled(origin)
+    try:
+        connection.send((request, b""), limits, is_keeper=False)
+        _require_success(await connection.head())
         body = bytearray()
-        while chunk := await response.content.readany():
+        while chunk := await connection.read():
             body += chunk
             if len(body) > MAX_BYTES:
                 raise UpstreamTrouble("Its list of models is too large.")
         return bytes(body)
+    finally:
+        connection.abort()
+
+
+async def _dialled(origin: Origin) -> Connection:
+    try:
+        return await Dialer(asyncio.get_running_loop(), GuardedResolver()).dial(origin, SECONDS)
+    except TimeoutError:
+        raise
+    except OSError as problem:
+        raise UpstreamTrouble(f"It cannot be reached: {problem.strerror or 'no address'}.") from None
+
+
+def _require_success(status: int) -> None:
+    if status in (401, 403):
+        raise UpstreamTrouble(f"It refuses the API key (status {status}).")
+    if status == 404:
+        raise UpstreamTrouble("It has no list of models there (status 404). Does the address lack /v1?")
+    if status != 200:
+        raise UpstreamTrouble(f"It answers with status {status}.")
 
 
 def _models_in(body: bytes) -> list[UpstreamModel]:

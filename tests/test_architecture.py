@@ -74,14 +74,21 @@ def test_imports_point_one_way(package: str) -> None:
             assert room_of(name) in allowed, f"{path.relative_to(ROOT)} imports {name}"
 
 
-def test_the_theme_is_imported_in_one_module() -> None:
+# The theme, so that it can be exchanged; the judges' client, which takes eleven megabytes of every worker
+# and is loaded only where there is a judge.
+@pytest.mark.parametrize(
+    ("library", "importer"),
+    [("unfold", "gateway_site/api/console.py"), ("aiohttp", "policies/judges/logprob.py")],
+)
+def test_a_library_is_imported_in_one_module(library: str, importer: str) -> None:
     importers = {
         str(path.relative_to(ROOT))
-        for path in SOURCES
-        if any(name.split(".")[0] == "unfold" for name in imported(ast.parse(path.read_text())))
+        for room in ROOMS
+        for path in modules(room)
+        if any(name.split(".")[0] == library for name in imported(ast.parse(path.read_text())))
     }
 
-    assert importers == {"gateway_site/api/console.py"}
+    assert importers == {importer}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

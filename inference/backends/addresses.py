@@ -9,15 +9,14 @@ resolves to, at the moment of connecting: a name can mean something else by then
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import urlsplit
-
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -164,24 +163,33 @@ def _require_listed(host: str, allowed_hosts: Sequence[str]) -> None:
     raise AddressRefused("The host is not one of those that this deployment lists for backends.")
 
 
-class GuardedResolver(AbstractResolver):
+class Resolver(Protocol):
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """The addresses of a name, or OSError."""
+        ...
+
+
+class SystemResolver:
+    async def resolve(self, host: str, port: int) -> list[str]:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+        )
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class GuardedResolver:
     """
     Resolves a name once for each connection and refuses it if any of its addresses is refused.
 
     Who asks connects to exactly what is returned here, so there is no second look-up that could differ.
     """
 
-    def __init__(self, resolver: AbstractResolver | None = None) -> None:
-        self._resolver = resolver or ThreadedResolver()
+    def __init__(self, resolver: Resolver | None = None) -> None:
+        self._resolver = resolver or SystemResolver()
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        results = await self._resolver.resolve(host, port, family)
-        for result in results:
-            if is_refused(ipaddress.ip_address(result["host"].partition("%")[0])):
+    async def resolve(self, host: str, port: int) -> list[str]:
+        addresses = await self._resolver.resolve(host, port)
+        for address in addresses:
+            if is_refused(ipaddress.ip_address(address.partition("%")[0])):
                 raise OSError("the name resolves to an address that is refused")
-        return results
-
-    async def close(self) -> None:
-        await self._resolver.close()
+        return addresses

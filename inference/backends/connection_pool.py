@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 
-from aiohttp.abc import AbstractResolver
-
+from inference.backends.addresses import Resolver
 from inference.backends.connection import Connection, Origin
 from inference.backends.dialing import Dialer
 
 
 class ConnectionPool:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, resolver: AbstractResolver, *, keep_alive_seconds: float
+        self, loop: asyncio.AbstractEventLoop, resolver: Resolver, *, keep_alive_seconds: float
     ) -> None:
         self.time = loop.time
         self._loop = loop

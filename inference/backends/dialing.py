@@ -12,9 +12,7 @@ import socket
 import ssl
 from typing import NamedTuple
 
-from aiohttp.abc import AbstractResolver
-
-from inference.backends.addresses import is_refused
+from inference.backends.addresses import Resolver, is_refused
 from inference.backends.connection import Connection, Origin
 
 NAME_SECONDS = 10
@@ -38,7 +36,7 @@ class _Name(NamedTuple):
 class Dialer:
     """For one event loop. What a name means is remembered for a few seconds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, resolver: AbstractResolver) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, resolver: Resolver) -> None:
         self._loop = loop
         self._resolver = resolver
         self._names: dict[tuple[str, int], _Name] = {}
@@ -105,9 +103,9 @@ class Dialer:
 
     async def _ask(self, host: str, port: int) -> list[str]:
         try:
-            results = await self._resolver.resolve(host, port, socket.AF_UNSPEC)
+            addresses = await self._resolver.resolve(host, port)
         except UnicodeError:
             raise OSError("the host is not a name") from None
-        if not results:
+        if not addresses:
             raise OSError("the name has no address")
-        return [result["host"] for result in results]
+        return addresses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -25,23 +26,33 @@ class Head(NamedTuple):
 @lru_cache(maxsize=1024)
 def head_of_post(url: str, headers: tuple[tuple[str, str], ...]) -> Head:
     """For an address that `parse_base_url` let pass."""
+    origin, lines = _lines("POST", url, dict(headers))
+    opening = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
+    return Head(origin, opening, "Connection: close" not in lines)
+
+
+def request_of_get(url: str, headers: Mapping[str, str]) -> tuple[Origin, bytes]:
+    """The same for a question without a body, after which the connection is not used again."""
+    origin, lines = _lines("GET", url, {**headers, "Connection": "close"})
+    return origin, "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _lines(method: str, url: str, headers: Mapping[str, str]) -> tuple[Origin, list[str]]:
     parts = urlsplit(url)
     is_secure = parts.scheme == "https"
-    host = parts.hostname or ""
-    origin = Origin(is_secure, host, parts.port or (443 if is_secure else 80))
+    origin = Origin(is_secure, parts.hostname or "", parts.port or (443 if is_secure else 80))
     fields = {
         "Host": _host_field(origin),
         "Accept": "*/*",
         "Accept-Encoding": "identity",
         "User-Agent": "inference-gateway",
-        **dict(headers),
+        **headers,
     }
-    lines = [f"POST {quote(parts.path or '/', safe=_SAFE_IN_PATH)} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in fields.items()]
+    target = quote(parts.path or "/", safe=_SAFE_IN_PATH) + (f"?{parts.query}" if parts.query else "")
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     if not all(line.isprintable() for line in lines):
         raise ValueError("A header would end where it must not.")
-    opening = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
-    return Head(origin, opening, fields.get("Connection") != "close")
+    return origin, lines
 
 
 def _host_field(origin: Origin) -> str:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from django.conf import settings
 
 from policies.judges.base import Inconclusive, Judge
-from policies.judges.logprob import LogprobJudge
 from policies.judges.quoted import QuotedJudge
 
 __all__ = ["Inconclusive", "Judge", "current_judge"]
@@ -27,4 +26,7 @@ def current_judge() -> Judge:
 def _judge(base_url: str, model: str, api_key: str, concurrency: int) -> Judge:
     if not base_url:
         return QuotedJudge()
+    # Its client takes eleven megabytes of every worker, which one without a judge model need not have.
+    from policies.judges.logprob import LogprobJudge
+
     return LogprobJudge(base_url=base_url, model=model, api_key=api_key, concurrency=concurrency)

@@ -364,11 +364,10 @@ def test_a_name_that_resolves_to_a_refused_address_is_not_asked(
     port = upstream.base_url.rpartition(":")[2]
     run("add_backend", "vllm", "--kind", "openai", "--base-url", f"http://rebound.example:{port}")
 
-    async def resolve(self: Any, host: str, port: int = 0, family: Any = 0) -> list[dict[str, Any]]:
-        # Refused, and yet it would reach the server of this test.
-        return [{"hostname": host, "host": "0.0.0.0", "port": port, "family": 2, "proto": 0, "flags": 0}]  # noqa: S104
+    async def resolve(self: Any, host: str, port: int) -> list[str]:
+        return ["0.0.0.0"]  # noqa: S104 - refused, and yet it would reach the server of this test
 
-    monkeypatch.setattr("inference.backends.addresses.ThreadedResolver.resolve", resolve)
+    monkeypatch.setattr("inference.backends.addresses.SystemResolver.resolve", resolve)
 
     with pytest.raises(CommandError):
         run("probe_backends")
