@@ -169,8 +169,8 @@ def own_cpu_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def memory_mib(process_id: int) -> dict[str, float]:
-    """The proportional share of memory of each member of the family, by what it runs."""
+def memory_mib(process_id: int, figure: str = "Pss") -> dict[str, float]:
+    """Memory of each member of the family, by what it runs: its proportional share, or another figure."""
     if not _IS_LINUX:
         return {}
     found = {}
@@ -180,7 +180,7 @@ def memory_mib(process_id: int) -> dict[str, float]:
             words = Path(f"/proc/{member}/cmdline").read_text().split("\0")
         except OSError:
             continue
-        share = next((line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")), "0")
+        share = next((line.split()[1] for line in rollup.splitlines() if line.startswith(f"{figure}:")), "0")
         found[f"{member} {_role(words)}"] = int(share) / 1024
     return found
 

@@ -4,8 +4,8 @@ Whether a worker's memory stays flat, over as many requests as one cares to wait
     python -m tests.benchmarks.memory [--requests 1000000] [--concurrency 64] [--sqlite]
 
 Whole answers and streams in turn, all accounting on, PostgreSQL unless told otherwise. Twenty times on the
-way the proportional share of each of the gateway's processes is told. It fails if a process that serves has
-grown by more than 5 % since a tenth of the requests were done.
+way it is told how much memory the process that serves has of its own, which does not depend on who else is
+running. It fails if that has grown by more than 5 % since a tenth of the requests were done.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Load:
 
 def serving(target: Target) -> dict[str, float]:
     """Without the processes that only do what is scheduled."""
-    found = memory_mib(target.server.process.pid)
+    found = memory_mib(target.server.process.pid, "Anonymous")
     return {name: mib for name, mib in found.items() if name.endswith(("main", "worker"))}
 
 
