@@ -41,7 +41,13 @@ OPTIONS: dict[str, Any] = {
             "ticks": {
                 "color": MUTED,
                 "maxTicksLimit": 6,
-                "format": {"style": "currency", "currency": "USD", "maximumSignificantDigits": 4},
+                "format": {
+                    "style": "currency",
+                    "currency": "USD",
+                    "maximumSignificantDigits": 4,
+                    # Or it would write $4E-5 for the first requests of a new installation.
+                    "notation": "standard",
+                },
             },
         },
     },
