@@ -164,7 +164,7 @@ CostGroup = tuple[str, str, str, date, str]
 
 @dataclass(slots=True)
 class Changes:
-    """Everything that one batch writes. Each field is one statement, however many rows it has."""
+    """Everything that one batch writes. How many rows a field has changes no statement."""
 
     now: datetime
     lease_seconds: int

@@ -63,9 +63,12 @@ class Found(msgspec.Struct, array_like=True):
     reservations: list[Reservation] | None
 
 
-_accounts = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
-_found = msgspec.json.Decoder(Found).decode
-_ids = msgspec.json.Decoder(set[str]).decode
+# What the parts of a group of costs and its sums are called on their way.
+UNROLLED = ("organization", "project", "key", "day", "item", "quantity", "amount", "lines")
+
+_decode_accounts = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
+_decode_found = msgspec.json.Decoder(Found).decode
+_decode_ids = msgspec.json.Decoder(set[str]).decode
 
 
 def array(values: Iterable[str]) -> bytes:
@@ -126,9 +129,9 @@ class PostgresStore:
             READ, organizations, array(needs.keys), array(needs.projects), array(needs.reservations)
         )
         self._pipeline.deliver()
-        accounts = _accounts(locked.value) if locked.value else []
+        accounts = _decode_accounts(locked.value) if locked.value else []
         assert read.value is not None  # noqa: S101 - a SELECT without FROM has one row
-        found = _found(read.value)
+        found = _decode_found(read.value)
         snapshot = Snapshot(
             now=found.now.astimezone(UTC),
             accounts={row[0]: AccountRow(*row[1:]) for row in accounts},
@@ -163,7 +166,7 @@ class PostgresStore:
 
 
 def _ids_in(reply: Reply | None) -> set[str]:
-    return _ids(reply.value) if reply and reply.value else set()
+    return _decode_ids(reply.value) if reply and reply.value else set()
 
 
 def _parts_of(changes: Changes) -> dict[str, Any]:
@@ -199,9 +202,6 @@ def _parts_of(changes: Changes) -> dict[str, Any]:
         ],
     }
     return {name: part for name, part in parts.items() if part}
-
-
-UNROLLED = ("organization", "project", "key", "day", "item", "quantity", "amount", "lines")
 
 
 def _period(place: tuple[int, datetime], delta: Delta) -> dict[str, Any]:

@@ -27,27 +27,15 @@ from tests.console.console_cast import (
     form_of,
     listing,
     make_policy,
-    make_world,
     page,
     settle,
 )
-from tests.console.people import owner
 from tests.inference.model_list_server import model_list_server
 from tests.ledger_checks import assert_books_balance
 
 pytestmark = pytest.mark.django_db
 # The list, its number, the session, the user, and what is asked once for the whole page.
 MOST_QUERIES = 12
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def console() -> Client:
-    return owner()
 
 
 def test_it_works(console: Client, world: World) -> None:

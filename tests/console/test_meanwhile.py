@@ -24,28 +24,16 @@ from tests.console.console_cast import (
     doing,
     listing,
     make_policy,
-    make_world,
     page,
     signed_in,
     someone,
 )
 from tests.console.page_forms import form_on
-from tests.console.people import owner
 from tests.ledger_checks import assert_books_balance
 
 # What is on a page does not depend on the database behind it.
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 MINUTES_AGO = "Somebody else changed this"
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def console() -> Client:
-    return owner()
 
 
 def read(client: Client, address: str) -> str:

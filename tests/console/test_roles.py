@@ -25,7 +25,6 @@ from tests.console.console_cast import (
     every_action,
     form_of,
     listing,
-    make_world,
     page,
     signed_in,
     someone,
@@ -40,11 +39,6 @@ NEVER_ADDED = {
     "account", "auditevent", "costline", "ledgeraudit", "policyversion", "reservation", "spendingcap",
     "verdict", "activity", "group",
 }  # fmt: skip
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ from tests.console.console_cast import (
     every_action,
     form_of,
     listing,
-    make_world,
     signed_in,
     someone,
 )
@@ -69,11 +68,6 @@ NOTHING_LEFT_TO_DO = {
     "pause",
     "change_role",
 }
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 @pytest.fixture

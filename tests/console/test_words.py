@@ -23,24 +23,14 @@ from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies import services as policy_services
 from policies.models import Policy, PolicyVersion, Verdict
 from tests.conftest import SOMEONE
-from tests.console.console_cast import World, doing, listing, make_world, page, signed_in, someone
-from tests.console.people import owner, person
+from tests.console.console_cast import World, doing, listing, page, signed_in, someone
+from tests.console.people import person
 from tests.inference.catalog_cast import make_backend, make_model
 
 # What is on a page does not depend on the database behind it.
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 PAGES = [item for group in NAVIGATION for item in group["items"]]
 HEADING = re.compile(r'<(?:a|span) class="heading-part"[^>]*>([^<]*)<')
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def console() -> Client:
-    return owner()
 
 
 def read(client: Client, address: str) -> str:
