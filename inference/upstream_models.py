@@ -40,8 +40,6 @@ async def fetch_models(backend: Backend) -> list[UpstreamModel]:
         body = await _get(url, headers)
     except (AddressRefused, CredentialUnreadable) as problem:
         raise UpstreamTrouble(str(problem)) from None
-    except ValueError:
-        raise UpstreamTrouble("The API key has characters that no header can hold.") from None
     except TimeoutError:
         raise UpstreamTrouble(f"It did not answer within {SECONDS} seconds.") from None
     except OSError as problem:

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
 from gateway_site import env
-from inference import services
+from inference import services, upstream_models
 from inference.backend_registry import credential_of
 from inference.models import Backend, CatalogModel, Deployment
 from inference.tasks import probe_backends
@@ -338,6 +338,19 @@ def test_a_probe_says_what_is_wrong_and_repeats_nothing(
     assert problem in told
     assert SECRET not in told
     assert len(upstream.asked) == 1
+
+
+def test_a_list_without_end_is_not_read_to_it(
+    upstream: ModelListServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_models, "MAX_BYTES", 1_000)
+    upstream.offer("m" * 2_000)
+    run("add_backend", "vllm", "--kind", "openai", "--base-url", upstream.base_url)
+
+    with pytest.raises(CommandError):
+        run("probe_backends")
+
+    assert "too large" in Backend.objects.get().probe_problem
 
 
 def test_the_schedule_probes_too(upstream: ModelListServer) -> None:
