@@ -47,7 +47,7 @@ class Gateway:
 
     def audit(self) -> dict[str, Any]:
         """The books after the server has ended: nothing is under way any more."""
-        books = _python(["-m", "tests.benchmarks.gateway_setup", "books"], self.environment)
+        books = run_python(["-m", "tests.benchmarks.gateway_setup", "books"], self.environment)
         ended = books["reservations"]
         settled = sum(count for state, count in ended.items() if state.startswith("settled"))
         # Whoever was cut off may have been settled, released, or be unknown for now; nobody else may.
@@ -79,7 +79,7 @@ def install(bench: Bench, name: str, *, workers: int, organizations: int, databa
         "GATEWAY_KEY_PEPPERS": secrets.token_urlsafe(32),
     }
     words = ["-m", "tests.benchmarks.gateway_setup", "prepare", bench.upstream_url, str(organizations)]
-    made = _python([*words, *bench.models], environment)
+    made = run_python([*words, *bench.models], environment)
     return Gateway(name, workers, environment, made["keys"])
 
 
@@ -104,7 +104,7 @@ def new_database(postgres: PostgresServer, name: str) -> str:
     return postgres.url(name)
 
 
-def _python(words: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
+def run_python(words: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
     run = subprocess.run(
         [sys.executable, *words],
         cwd=ROOT,

@@ -18,7 +18,7 @@ from typing import Any
 CREDIT_USD = "1000000"
 
 
-def _command(*words: str) -> dict[str, Any]:
+def run_command(*words: str) -> dict[str, Any]:
     from django.core.management import CommandError, call_command
 
     out = StringIO()
@@ -39,17 +39,19 @@ def prepare(upstream: str, organizations: int, models: Sequence[str]) -> dict[st
     call_command("migrate", verbosity=0)
     # Named, because what a server of unknown kind does with a connection is not known either, and every
     # request would get a new one.
-    _command("add_backend", "mock", "--kind", "openai", "--server", "openai", "--base-url", f"{upstream}/v1")
+    run_command(
+        "add_backend", "mock", "--kind", "openai", "--server", "openai", "--base-url", f"{upstream}/v1"
+    )
     for model in models:
         prices = ["--prompt-price", "0.000001", "--completion-price", "0.000002"]
         sizes = ["--context-length", "128000", "--max-output-length", "4096", "--tokenizer", "o200k_base"]
-        _command("add_model", model, "--backend", "mock", *prices, *sizes)
+        run_command("add_model", model, "--backend", "mock", *prices, *sizes)
     keys = []
     for number in range(organizations):
-        owner = _command("create_organization", f"Bench {number}")["id"]
-        _command("grant_credit", owner, CREDIT_USD)
-        project = _command("create_project", owner, "Load")["id"]
-        keys.append(_command("create_project_key", project, "load")["value"])
+        owner = run_command("create_organization", f"Bench {number}")["id"]
+        run_command("grant_credit", owner, CREDIT_USD)
+        project = run_command("create_project", owner, "Load")["id"]
+        keys.append(run_command("create_project_key", project, "load")["value"])
     return {"keys": keys}
 
 
@@ -66,7 +68,7 @@ def books() -> dict[str, Any]:
         "reservations": {f"{state} {basis}".strip(): count for state, basis, count in states},
         "charged_nanousd": charged,
         "activity_rows": Activity.objects.count(),
-        "audit": _command("audit_ledger"),
+        "audit": run_command("audit_ledger"),
     }
 
 

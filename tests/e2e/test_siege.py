@@ -1,0 +1,33 @@
+"""
+Every attack at once while a watched customer chats, in short.
+
+For longer, and judged by the second: python -m tests.e2e.siege --seconds 60
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.live import ROOT
+
+SECONDS = 12
+# Other tests share the cores: here a wait is only to have an end. The long form judges it by the second.
+MOST_WAIT_SECONDS = 15
+ALL_SECONDS = 120
+
+
+def test_a_customer_is_served_while_everything_is_attacked() -> None:
+    words = [
+        "-m",
+        "tests.e2e.siege",
+        "--seconds",
+        str(SECONDS),
+        "--most-wait-seconds",
+        str(MOST_WAIT_SECONDS),
+    ]
+    siege = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=ALL_SECONDS, check=False
+    )
+
+    assert siege.returncode == 0, siege.stdout + siege.stderr[-2000:]
