@@ -121,6 +121,9 @@ if GATEWAY_JUDGE_THRESHOLD_BASIS_POINTS > 9_999:
 # Calls to the judge at a time, of one process, and how long one text may take to be judged.
 GATEWAY_JUDGE_CONCURRENCY = env.integer("GATEWAY_JUDGE_CONCURRENCY", 32, minimum=1)
 GATEWAY_JUDGE_SECONDS = env.integer("GATEWAY_JUDGE_SECONDS", 10, minimum=1)
+# Whether a backend may start while the request is being judged. It saves the judge's time, and a prompt that
+# is then refused has reached the backend, at the operator's cost.
+GATEWAY_JUDGE_SPECULATIVELY = env.boolean("GATEWAY_JUDGE_SPECULATIVELY", False)
 # How much of an answer is judged and released at a time, where an enforcing policy reads it.
 GATEWAY_JUDGE_WINDOW_CHARACTERS = env.integer("GATEWAY_JUDGE_WINDOW_CHARACTERS", 400, minimum=1)
 # How long verdicts are kept. They hold no text.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Hashable
 
+from django.conf import settings
+
 from gateway_site.api.errors import JudgeUnavailable, PolicyViolation
 from inference.dialects.texts import texts_of
 from inference.events import (
@@ -31,9 +33,10 @@ async def judged(
     """
     The events of a generation, as far as the request's policies let them.
 
-    The backend starts while the request is being judged, unless that could do something in the world: then
-    not a byte leaves before the verdict. Either way nothing is shown before it, and a request that is refused
-    costs its sender nothing.
+    Judged first: not a byte of the prompt leaves before the verdict of the enforcing request policies. With
+    GATEWAY_JUDGE_SPECULATIVELY the backend starts while the request is being judged, unless it could do
+    something in the world; a refused prompt has then reached the backend. Either way nothing of the answer is
+    shown before the verdict, and a request that is refused costs its sender nothing.
     """
 
     async def check() -> None:
@@ -46,7 +49,8 @@ async def judged(
         generation.note_judged(began)
 
     events = generation.events()
-    if gate.blocks_request and not _may_have_side_effects(prompt):
+    is_speculative = settings.GATEWAY_JUDGE_SPECULATIVELY and not _may_have_side_effects(prompt)
+    if gate.blocks_request and is_speculative:
         events = released_after(check, events)
     else:
         await check()

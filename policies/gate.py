@@ -12,10 +12,8 @@ meanwhile is for the next one.
     ...                                       # hold with is_dispatched=not gate.blocks_request
     check = partial(gate.check_request, texts_of(prompt), is_readable=not prompt.images)           # 403 503
     events = generation.events()
-    if may_have_side_effects(prompt):         # hosted tools, web search: nothing is sent before the verdict
-        await check()
-    else:                                     # the backend works meanwhile; nothing is released before
-        events = released_after(check, events)
+    await check()                             # nothing is sent before the verdict, or, where a deployment
+                                              # chose so: events = released_after(check, events)
     events = guarded(events, gate=gate, describe=text_of_event, is_streamed=call.stream)           # 403 503
     async with aclosing(events):
         async for event in events:
