@@ -18,6 +18,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from gateway_site.connections import raise_open_files_limit
 from gateway_site.health import pending_migrations
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def run(*, host: str, port: int, workers: int) -> None:
     if missing := pending_migrations():
         raise CommandError(f"The database lacks {len(missing)} migrations; run `manage.py migrate` first.")
     require_free(host, port)
+    raise_open_files_limit()
     if not settings.STATIC_ROOT.is_dir():
         prepare_static_files()
     # uvicorn drains and then raises the signal again, which would end this process on the spot and
@@ -50,6 +52,7 @@ def run(*, host: str, port: int, workers: int) -> None:
             "gateway_site.asgi:application",
             host=host,
             port=port,
+            http="gateway_site.http_protocol:HttpProtocol",
             workers=workers,
             lifespan="on",
             access_log=False,

@@ -56,6 +56,12 @@ GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
 GATEWAY_MAX_BODY_BYTES = env.integer("GATEWAY_MAX_BODY_BYTES", 10 * 1024 * 1024, minimum=1024)
 DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, for every route alike
 GATEWAY_BODY_TIMEOUT_SECONDS = env.integer("GATEWAY_BODY_TIMEOUT_SECONDS", 30, minimum=1)
+# The request line and the headers: bytes together, number of fields, and how long they may take to arrive.
+GATEWAY_MAX_HEAD_BYTES = env.integer("GATEWAY_MAX_HEAD_BYTES", 64 * 1024, minimum=1024)
+GATEWAY_MAX_HEAD_FIELDS = env.integer("GATEWAY_MAX_HEAD_FIELDS", 100, minimum=1)
+GATEWAY_HEAD_TIMEOUT_SECONDS = env.integer("GATEWAY_HEAD_TIMEOUT_SECONDS", 10, minimum=1)
+# Of clients, in each worker; 0: what the limit of open files leaves room for.
+GATEWAY_MAX_CONNECTIONS = env.integer("GATEWAY_MAX_CONNECTIONS", 0)
 GATEWAY_ADMIN_REQUESTS_PER_MINUTE = env.integer("GATEWAY_ADMIN_REQUESTS_PER_MINUTE", 600, minimum=1)
 GATEWAY_FAILED_LOGINS_PER_MINUTE = env.integer("GATEWAY_FAILED_LOGINS_PER_MINUTE", 60, minimum=1)
 # Wrong passwords for the console: in 5 minutes for one name from one address, in 5 minutes from one address

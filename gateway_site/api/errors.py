@@ -37,6 +37,8 @@ Every error that a client can see.
     + BackendFailed             502
     + DeadlineExceeded          504
 
+`protocol_errors` has those of requests that are refused before they reach a route.
+
 The rest of the code raises these and nothing else; `exception_handler` and the ASGI edge turn
 them into responses through `envelope.render`, and nothing else does.
 """

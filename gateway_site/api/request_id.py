@@ -36,6 +36,13 @@ def new() -> uuid.UUID:
         return _fresh.popleft()
 
 
+def begin() -> str:
+    """A fresh id, and from here on the current one."""
+    identifier = str(new())
+    _current.set(identifier)
+    return identifier
+
+
 def _forget() -> None:
     _fresh.clear()
 
@@ -58,20 +65,20 @@ class RequestIdMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        identifier = str(new())
-        _current.set(identifier)
+        identifier = begin()
         path = scope["path"]
 
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", []), *_headers(identifier, path)]}
+                message = {**message, "headers": [*message.get("headers", []), *headers_of(identifier, path)]}
             await send(message)
 
         scope[REST] = send
         await self.app(scope, receive, send_with_headers)
 
 
-def _headers(identifier: str, path: str) -> list[tuple[bytes, bytes]]:
+def headers_of(identifier: str, path: str) -> list[tuple[bytes, bytes]]:
+    """What an answer to the request for `path` carries beside its own headers."""
     value = identifier.encode()
     # `request-id` is where the Messages SDK looks.
     headers = [(b"x-request-id", value), (b"request-id", value)]
