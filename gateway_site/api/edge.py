@@ -17,10 +17,12 @@ from gateway_site.api.exception_handler import to_api_error
 
 logger = logging.getLogger(__name__)
 
-# After a refusal the client may still be sending. Reading a little more lets it see the answer, where
-# a closed socket would look like a network failure that its SDK repeats.
+# After a refusal the client may still be sending. Reading on lets it see the answer, where a closed socket
+# would look like a network failure that its SDK repeats. A simple client reads nothing before it has sent
+# everything: one that is not far above the limit can.
 LINGER_BYTES = 1024 * 1024
-LINGER_SECONDS = 2
+LINGER_SECONDS = 10
+LAST_RECORD_SECONDS = 2
 
 ErrorRecord = Callable[[ApiError], bytes]
 
@@ -32,7 +34,7 @@ def begin_stream(scope: Any, error_record: ErrorRecord) -> None:
 
 
 class EdgeMiddleware:
-    """ASGI layer under the request id: body size and pace, and an envelope for whatever escapes."""
+    """ASGI layer under the request id: the body's size and time, and an envelope for whatever escapes."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -65,7 +67,7 @@ class EdgeMiddleware:
     async def _end_stream(self, send: Any, last_record: bytes) -> None:
         # A client that reads nothing does not get to read this either.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_SECONDS):
+            async with asyncio.timeout(LAST_RECORD_SECONDS):
                 await send({"type": "http.response.body", "body": last_record})
 
     async def _refuse(self, scope: Any, body: CountedBody, send: Any, error: ApiError) -> None:
@@ -91,6 +93,8 @@ class CountedBody:
         self._receive = receive
         self._limit_bytes = limit_bytes
         self._seen_bytes = 0
+        # Until when the whole body must be there; set once the first piece has to be waited for.
+        self._until: float | None = None
         self.is_complete = False
         self.refusal: ApiError | None = None
 
@@ -105,9 +109,10 @@ class CountedBody:
         if self.is_complete:
             return await self._receive()  # waits for the client to hang up, for as long as that takes
         try:
-            message = await at_once_or_within(settings.GATEWAY_BODY_TIMEOUT_SECONDS, self._receive())
+            message = await at_once_or_until(self._deadline, self._receive())
         except TimeoutError:
-            self.refusal = InvalidRequest("The body did not arrive in time.")
+            limit_seconds = settings.GATEWAY_BODY_TIMEOUT_SECONDS
+            self.refusal = InvalidRequest(f"The body did not arrive within {limit_seconds} seconds.")
             return {"type": "http.disconnect"}
         self._count(message)
         if self._seen_bytes > self._limit_bytes:
@@ -115,9 +120,14 @@ class CountedBody:
             return {"type": "http.disconnect"}
         return message
 
+    def _deadline(self) -> float:
+        if self._until is None:
+            self._until = asyncio.get_running_loop().time() + settings.GATEWAY_BODY_TIMEOUT_SECONDS
+        return self._until
+
     async def discard_rest(self) -> None:
-        """Read on for a moment, keeping nothing."""
-        until_bytes = self._seen_bytes + LINGER_BYTES
+        """Read on for a while, keeping nothing."""
+        until_bytes = self._limit_bytes + LINGER_BYTES
         try:
             async with asyncio.timeout(LINGER_SECONDS):
                 while not self.is_complete and self._seen_bytes < until_bytes:
@@ -130,7 +140,7 @@ class CountedBody:
         self.is_complete = message["type"] != "http.request" or not message.get("more_body", False)
 
 
-async def at_once_or_within(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
+async def at_once_or_until(deadline: Callable[[], float], work: Coroutine[Any, Any, Any]) -> Any:
     """
     What the coroutine returns, or TimeoutError.
 
@@ -141,7 +151,7 @@ async def at_once_or_within(seconds: float, work: Coroutine[Any, Any, Any]) -> A
         awaited = work.send(None)
     except StopIteration as done:
         return done.value
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout_at(deadline()):
         return await _go_on(work, awaited)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from gateway_site.api.edge import EdgeMiddleware
+from gateway_site.api.request_id import RequestIdMiddleware
 from organization.models import Project, ProjectKey
 from tests.client import Answer, ApiClient, exchange
 from tests.contract import assert_error
@@ -165,3 +168,50 @@ class TestSize:
         answer = exchange("POST", f"/v1/organization/projects/{project.pk}/api_keys", headers, chunks)
 
         assert answer.json["name"] == "😀"
+
+
+class TestTime:
+    """A clock of one second, and a client that is never silent for as long."""
+
+    @pytest.fixture(autouse=True)
+    def limit_seconds(self, settings: Any) -> None:
+        settings.GATEWAY_BODY_TIMEOUT_SECONDS = 1
+
+    def read_slowly(self, pieces: int) -> tuple[Answer, int]:
+        """The answer to a body in so many pieces, one each quarter of a second, and how many were read."""
+        taken = 0
+
+        async def receive() -> dict[str, Any]:
+            nonlocal taken
+            if taken:
+                await asyncio.sleep(0.25)
+            taken += 1
+            return {"type": "http.request", "body": b"x", "more_body": taken < pieces}
+
+        async def read_all(scope: Any, body: Any, send: Any) -> None:
+            while (message := await body())["type"] == "http.request" and message["more_body"]:
+                pass
+            if message["type"] == "http.request":
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+
+        async def served(scope: Any, _: Any, send: Any) -> None:
+            await RequestIdMiddleware(EdgeMiddleware(read_all))(scope, receive, send)
+
+        return exchange("POST", "/", application=served), taken
+
+    def test_a_body_in_pieces_that_arrives_in_time_is_read(self) -> None:
+        answer, taken = self.read_slowly(pieces=3)
+
+        assert (answer.status, taken) == (200, 3)
+
+    def test_a_body_that_never_pauses_for_long_and_never_ends_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("gateway_site.api.edge.LINGER_SECONDS", 0.1)
+
+        answer, taken = self.read_slowly(pieces=60)
+
+        assert_error(answer, 400, "invalid_request")
+        assert "1 seconds" in answer.error["message"]
+        assert taken < 60
