@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from channels.routing import ProtocolTypeRouter
 from django.core.asgi import get_asgi_application
@@ -20,10 +21,10 @@ from gateway_site.live_tail import sockets  # noqa: E402
 from inference.routing import Ahead  # noqa: E402
 
 # Generation ahead of Django, whose middleware knows nothing of streams; everything else to Django.
-gateway = EdgeMiddleware(Ahead(otherwise=django_application))
+gateway: Any = Ahead(otherwise=django_application)
 if settings.STATIC_ROOT.is_dir():
     # Files with hashed names, found once at start; every other path goes on to the gateway.
     gateway = ServeStaticASGI(gateway, root=str(settings.STATIC_ROOT), prefix="static")
 application = ProtocolTypeRouter(
-    {"http": RequestIdMiddleware(gateway), "websocket": sockets, "lifespan": Lifespan()}
+    {"http": RequestIdMiddleware(EdgeMiddleware(gateway)), "websocket": sockets, "lifespan": Lifespan()}
 )

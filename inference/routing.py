@@ -18,6 +18,9 @@ class Ahead:
     request as much as reading its body.
     """
 
+    # Tells asgiref, which looks for `async def`, that a call is the whole request.
+    _asgi_single_callable = True
+
     def __init__(self, otherwise: Any) -> None:
         self._otherwise = otherwise
         self._consumers: dict[str, Any] = {

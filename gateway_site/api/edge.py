@@ -14,6 +14,8 @@ from django.conf import settings
 from gateway_site.api import envelope
 from gateway_site.api.errors import ApiError, BodyTooLarge, InvalidRequest
 from gateway_site.api.exception_handler import to_api_error
+from gateway_site.api.hosts import is_host_allowed
+from gateway_site.api.protocol_errors import DisallowedHost
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ def begin_stream(scope: Any, error_record: ErrorRecord) -> None:
 
 
 class EdgeMiddleware:
-    """ASGI layer under the request id: the body's size and time, and an envelope for whatever escapes."""
+    """ASGI layer under the request id: the host, the body's size and time, an envelope for what escapes."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -48,6 +50,8 @@ class EdgeMiddleware:
         scope = {**scope, "root_path": "", "answer": answer}
         body = CountedBody(receive, settings.GATEWAY_MAX_BODY_BYTES)
         body.refuse_announced(scope)
+        if not is_host_allowed(scope):
+            body.refusal = DisallowedHost()
         try:
             if body.refusal is None:
                 await self.app(scope, body.receive, answer.send)

@@ -132,6 +132,10 @@ CASES = [
     refused("no colon", GET + b"nonsense\r\n\r\n"),
     refused("name that is not ASCII", GET + "Größe: a\r\n\r\n".encode()),
     refused("space before the first header", b"GET /healthz HTTP/1.1\r\n Host: localhost\r\n\r\n"),
+    refused("host missing", b"GET /healthz HTTP/1.1\r\n" + CLOSE),
+    refused("host twice", CHAT + HOST + CLOSE),
+    refused("two hosts in one", b"POST /v1/responses HTTP/1.1\r\nHost: localhost, evil.example\r\n" + CLOSE),
+    refused("host of somebody else", b"POST /v1/responses HTTP/1.1\r\nHost: evil.example\r\n" + CLOSE),
     # --- the request line
     refused("space in the target", b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n"),
     refused("NUL in the target", b"GET /\x00 HTTP/1.1\r\n" + HOST + b"\r\n"),

@@ -95,8 +95,50 @@ def test_token_counting_wraps_its_errors_whoever_raised_them(settings: Any, db: 
     assert_error(exchange("GET", path), exchange("GET", path).status, wrapped=True)
 
 
-def test_a_host_that_is_not_ours_is_refused(db: None) -> None:
-    assert_error(exchange("GET", LIST, [("Host", "evil.example")]), 400, "invalid_request")
+# Django's own, those ahead of Django, a probe, the console and a file.
+EVERY_KIND_OF_ROUTE = [
+    LIST,
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/messages/count_tokens",
+    "/healthz",
+    "/admin/login/",
+    "/static/nothing.css",
+    "/nowhere",
+]
+
+
+@pytest.mark.parametrize("path", EVERY_KIND_OF_ROUTE)
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        ["evil.example"],
+        ["localhost", "localhost"],
+        ["localhost,evil.example"],
+        [""],
+        ["a" * 300],
+        ["[::1"],
+        ["é"],
+    ],
+    ids=["foreign", "twice", "list", "empty", "long", "broken", "not ASCII"],
+)
+def test_a_host_that_is_not_ours_is_refused(db: None, path: str, hosts: list[str]) -> None:
+    answer = exchange("POST", path, [("Host", host) for host in hosts])
+
+    if not path.startswith(("/admin/", "/static/")):  # which say themselves what a cache may keep
+        assert_error(answer, 400, "invalid_request", wrapped=path.startswith("/v1/messages"))
+    assert answer.status == 400
+    assert "ALLOWED_HOSTS" in answer.error["message"]
+
+
+@pytest.mark.parametrize("path", EVERY_KIND_OF_ROUTE)
+def test_a_host_that_was_added_is_served(db: None, settings: Any, path: str) -> None:
+    assert exchange("GET", path, [("Host", "api.example.org:8443")]).status == 400
+
+    settings.ALLOWED_HOSTS = [".example.org"]
+
+    assert exchange("GET", path, [("Host", "api.example.org:8443")]).status != 400
+    assert exchange("GET", path, [("Host", "localhost")]).status == 400
 
 
 def test_a_path_prefix_from_a_header_does_not_move_the_routes(api: ApiClient) -> None:
