@@ -96,16 +96,30 @@ def _credential(headers: RawHeaders) -> tuple[str, bool]:
 
 
 def _find(model: type[AnyKey], value: str) -> AnyKey | None:
-    digests = [keys.digest_of(value, pepper) for pepper in settings.GATEWAY_KEY_PEPPERS]
-    owner = "project__organization" if model is ProjectKey else "organization"
-    key = model._default_manager.select_related(owner).filter(digest__in=digests).first()
+    digests = keys.digests_of(value, settings.GATEWAY_KEY_PEPPERS)
+    key = _read(model, digests)
+    if key is not None and key.digest != digests[0]:
+        key = _move_to_newest_pepper(key, digests)
     now = timezone.now()
     if key is None or key.status_at(now) is not KeyStatus.ACTIVE:
         return None
-    changes: dict[str, Any] = {"last_used_at": now}
-    if key.digest != digests[0]:
-        changes["digest"] = digests[0]  # made with an older pepper, which can be dropped once all are
+    key.presented_digests = digests
     # The condition is in the statement, so that a thousand requests in a minute write once.
-    unused = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP) | ~Q(digest=digests[0])
-    model._default_manager.filter(unused, pk=key.pk).update(**changes)
+    unused = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP)
+    model._default_manager.filter(unused, pk=key.pk).update(last_used_at=now)
     return key
+
+
+def _read(model: type[AnyKey], digests: tuple[str, ...]) -> AnyKey | None:
+    owner = "project__organization" if model is ProjectKey else "organization"
+    return model._default_manager.select_related(owner).filter(digest__in=digests).first()
+
+
+def _move_to_newest_pepper(key: AnyKey, digests: tuple[str, ...]) -> AnyKey | None:
+    """Store the digest of the first pepper, so that an older one can be dropped once all keys are moved."""
+    # Only over the digest that was read: a rotation since then has ended this value for good.
+    unrotated = type(key)._default_manager.filter(pk=key.pk, digest=key.digest)
+    if unrotated.update(digest=digests[0]):
+        key.digest = digests[0]
+        return key
+    return _read(type(key), digests)

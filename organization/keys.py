@@ -16,6 +16,7 @@ import re
 import secrets
 import string
 import zlib
+from collections.abc import Sequence
 from typing import Literal
 
 Kind = Literal["customer", "admin"]
@@ -48,6 +49,11 @@ def digest_of(value: str, pepper: str) -> str:
     # hash here would be paid on every request. The pepper is not in the database, so a copy of the
     # database alone cannot even confirm a leaked key.
     return hmac.new(pepper.encode(), value.encode(), hashlib.sha256).hexdigest()
+
+
+def digests_of(value: str, peppers: Sequence[str]) -> tuple[str, ...]:
+    """Everything that may be stored of this value: a key keeps its older pepper until it is used again."""
+    return tuple(digest_of(value, pepper) for pepper in peppers)
 
 
 def redacted(value: str) -> str:

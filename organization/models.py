@@ -76,6 +76,9 @@ class ApiKey(models.Model):
     suspended_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
+    # Of the value that a request came with, under each pepper; none unless the key was found by its value.
+    presented_digests: tuple[str, ...] = ()
+
     class Meta:
         abstract = True
 

@@ -101,7 +101,9 @@ def create_admin_key(
 def is_current_project_key(key_id: str, value: str) -> bool:
     """Whether `value` still is what this project key is used with."""
     key = ProjectKey.objects.filter(pk=key_id).first()
-    return key is not None and key.status is KeyStatus.ACTIVE and key.digest == _digest(value)
+    if key is None or key.status is not KeyStatus.ACTIVE:
+        return False
+    return key.digest in keys.digests_of(value, settings.GATEWAY_KEY_PEPPERS)
 
 
 def rotate_key(*, key: AnyKey, actor: Actor, seen_value: str = "") -> NewKey[AnyKey]:
