@@ -179,7 +179,7 @@ class Decisions:
             return self._hold(request, existing.admitted_at) if is_ours else Unavailable()
         meter = self._meter(key_id)
         refusal = (
-            self._refuse_dead(organization_id, project_id, key_id)
+            self._refuse_dead(organization_id, project_id, key_id, request.key_digests)
             or self._refuse_busy(meter, key_id)
             or self._refuse_poor(organization_id, project_id, key_id, request.amount_nanousd)
         )
@@ -208,12 +208,16 @@ class Decisions:
     def _hold(self, request: HoldRequest, admitted_at: datetime) -> Hold:
         return Hold(request.request_id, request.organization_id, request.amount_nanousd, admitted_at)
 
-    def _refuse_dead(self, organization_id: str, project_id: str, key_id: str) -> ApiError | None:
+    def _refuse_dead(
+        self, organization_id: str, project_id: str, key_id: str, digests: tuple[str, ...] | None
+    ) -> ApiError | None:
         key = self.snapshot.keys.get(key_id)
         project = self.snapshot.projects.get(project_id)
         if key is None or project is None or key.is_stopped or key.project_id != project_id:
             return Unauthenticated()
         if key.expires_at is not None and key.expires_at <= self.now:
+            return Unauthenticated()
+        if digests is not None and key.digest not in digests:  # rotated
             return Unauthenticated()
         if project.organization_id != organization_id:
             return Unauthenticated()

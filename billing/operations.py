@@ -10,6 +10,7 @@ dataclass takes five times as long to make, and every request makes several.)
     amount = hold_amount(price, prompt_upper=812, completion_bound=1024, choices=n, images=0)
     hold = await ledger.reserve(HoldRequest(request_id=..., organization_id=..., project_id=..., key_id=...,
                                             amount_nanousd=amount, model="m", price=price, choices=n,
+                                            key_digests=key.presented_digests,
                                             deadline_seconds=240, is_dispatched=True))
     await ledger.mark_dispatched(hold)               # only if it was taken with is_dispatched=False
     await ledger.heartbeat(hold, Quantities(...))    # every GATEWAY_HEARTBEAT_SECONDS; None: nothing yet
@@ -17,8 +18,8 @@ dataclass takes five times as long to make, and every request makes several.)
     outcome = await ledger.release(hold)             # provably nothing was generated
     outcome = await ledger.mark_unknown(hold)        # dispatched, and what happened cannot be known
 
-* `reserve` returns a Hold or raises: Unauthenticated (key revoked, expired, suspended, or not of this
-  project), ProjectArchivedForUse, RateLimited, ConcurrencyExceeded, InsufficientCredit,
+* `reserve` returns a Hold or raises: Unauthenticated (key revoked, expired, suspended, rotated, or not of
+  this project), ProjectArchivedForUse, RateLimited, ConcurrencyExceeded, InsufficientCredit,
   SpendingCapExceeded, Unavailable (the database did not answer in GATEWAY_ADMISSION_WAIT_SECONDS).
   A caller that is cancelled while it waits leaves no hold behind.
 * `settle`, `release` and `mark_unknown` never fail for a business reason and never need a retry: once asked,
@@ -59,6 +60,9 @@ class HoldRequest(Struct, frozen=True):
     amount_nanousd: int
     model: str
     price: Price
+    # Of the value that the caller presented: the key must still be stored under one of them. None where nobody
+    # presented any, as in a benchmark.
+    key_digests: tuple[str, ...] | None = None
     choices: int = 1
     deadline_seconds: int = 240
     # False while request policies are still to be judged: a crash before `mark_dispatched` costs nothing.

@@ -41,6 +41,7 @@ class KeyRow:
     # Revoked or suspended: it does not matter which.
     is_stopped: bool
     expires_at: datetime | None
+    digest: str
 
 
 @dataclass(slots=True)

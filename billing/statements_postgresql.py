@@ -53,7 +53,7 @@ FROM organization_project WHERE id = ANY($3::uuid[]) ORDER BY id FOR SHARE
 """
 READ_KEYS = """
 SELECT replace(id::text, '-', ''), replace(project_id::text, '-', ''),
-       revoked_at IS NOT NULL OR suspended_at IS NOT NULL, expires_at
+       revoked_at IS NOT NULL OR suspended_at IS NOT NULL, expires_at, digest
 FROM organization_projectkey WHERE id = ANY($2::uuid[]) ORDER BY id FOR SHARE
 """
 # With the meters of these reservations' keys: the caller of a settlement does not know the key.
@@ -77,7 +77,7 @@ SELECT json_build_array(
     ({_rows_of(READ_CAPS, 9)}),
     ({_rows_of(READ_METERS, 4)}),
     ({_rows_of(READ_PROJECTS, 3)}),
-    ({_rows_of(READ_KEYS, 4)}),
+    ({_rows_of(READ_KEYS, 5)}),
     ({_rows_of(READ_RESERVATIONS, 25)})
 )::text
 """

@@ -59,7 +59,7 @@ class Found(msgspec.Struct, array_like=True):
     caps: list[Cap] | None
     meters: list[tuple[str, int, datetime, int]] | None
     projects: list[tuple[str, str, bool]] | None
-    keys: list[tuple[str, str, bool, Time]] | None
+    keys: list[tuple[str, str, bool, Time, str]] | None
     reservations: list[Reservation] | None
 
 

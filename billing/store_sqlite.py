@@ -65,7 +65,7 @@ SELECT id, organization_id, archived_at IS NOT NULL
 FROM organization_project WHERE id IN (SELECT value FROM json_each(?))
 """
 READ_KEYS = """
-SELECT id, project_id, revoked_at IS NOT NULL OR suspended_at IS NOT NULL, expires_at
+SELECT id, project_id, revoked_at IS NOT NULL OR suspended_at IS NOT NULL, expires_at, digest
 FROM organization_projectkey WHERE id IN (SELECT value FROM json_each(?))
 """
 READ_RESERVATIONS = """
@@ -207,7 +207,7 @@ class SqliteStore:
                 row[0]: ProjectRow(row[1], bool(row[2])) for row in self._found(READ_PROJECTS, needs.projects)
             },
             keys={
-                row[0]: KeyRow(row[1], bool(row[2]), loaded(row[3]))
+                row[0]: KeyRow(row[1], bool(row[2]), loaded(row[3]), row[4])
                 for row in self._found(READ_KEYS, needs.keys)
             },
             reservations={},

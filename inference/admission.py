@@ -65,6 +65,7 @@ async def admit(
             ),
             model=model.id,
             price=model.price,
+            key_digests=key.presented_digests,
             choices=prompt.completions,
             deadline_seconds=settings.GATEWAY_DEADLINE_SECONDS,
             is_dispatched=not is_judged_first,

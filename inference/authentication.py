@@ -1,8 +1,9 @@
 """
 The customer key of an inference request, without a database call for each.
 
-What is cached is only who the key belongs to. Whether it is still alive is asked again, in the transaction
-that admits the request, so a revoked key admits nothing however fresh its entry here is.
+What is cached is only who the key belongs to. Whether it is still alive, and whether the value that was
+presented still is its value, is asked again in the transaction that admits the request: a revoked key and a
+rotated-away value admit nothing, however fresh their entry here is.
 """
 
 from __future__ import annotations
