@@ -60,8 +60,8 @@ class HoldRequest(Struct, frozen=True):
     amount_nanousd: int
     model: str
     price: Price
-    # Of the value that the caller presented: the key must still be stored under one of them. None where nobody
-    # presented any, as in a benchmark.
+    # Of the value that the caller presented: the key must still be stored under one of them. None where
+    # nobody presented any, as in a benchmark.
     key_digests: tuple[str, ...] | None = None
     choices: int = 1
     deadline_seconds: int = 240

@@ -1,0 +1,13 @@
+from django.db import migrations
+
+from gateway_site.api.append_only import NeverReplaced
+
+
+class Migration(migrations.Migration):
+    dependencies = [("billing", "0004_words_of_the_console")]
+
+    operations = [
+        NeverReplaced("CreditGrant"),
+        NeverReplaced("CostLine"),
+        NeverReplaced("Reservation"),
+    ]
