@@ -259,6 +259,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "erase-old-secrets": {"task": "organization.tasks.erase_old_secrets", "schedule": timedelta(minutes=10)},
     "prune-idempotency": {"task": "organization.tasks.prune_idempotency", "schedule": timedelta(hours=6)},
+    "verify-audit-trail": {"task": "organization.tasks.verify_audit_trail", "schedule": timedelta(hours=6)},
     "prune-verdicts": {"task": "policies.tasks.prune_verdicts", "schedule": timedelta(hours=6)},
     # What nobody took in time is in the next one: a worker that was away must not work off a backlog.
     "roll-up-costs": {

@@ -6,9 +6,10 @@ import getpass
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import models
+from django.db import models, transaction
 
 from gateway_site.api import request_id
+from organization import audit_chain
 from organization.models import AdminKey, AuditEvent, Organization
 
 
@@ -51,7 +52,7 @@ def record(
     details: dict[str, Any] | None = None,
 ) -> AuditEvent:
     """Append one event. `details` must hold no secret: it is shown in the console."""
-    return AuditEvent.objects.create(
+    event = AuditEvent(
         organization=organization,
         actor_kind=actor.kind,
         actor_id=actor.id,
@@ -62,3 +63,12 @@ def record(
         details=details or {},
         request_id=request_id.current(),
     )
+    event.seal = audit_chain.seal_of(event)
+    event.save(force_insert=True)
+
+    def link() -> None:
+        audit_chain.link_event(event.pk)
+
+    # Robust: the change is committed, and a link that could not be made now is made with the next.
+    transaction.on_commit(link, robust=True)
+    return event

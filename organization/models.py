@@ -198,10 +198,16 @@ class AuditEvent(models.Model):
     target_id = models.CharField(max_length=200)
     details = models.JSONField(default=dict)
     request_id = models.CharField(max_length=36, blank=True)
+    # See `audit_chain`. Null in events that are older than the chain.
+    seal = models.CharField(max_length=80, null=True, editable=False)  # noqa: DJ001 - a column to be added
 
     class Meta:
         verbose_name_plural = "audit trail"
         constraints = [
+            # With a condition, because SQLite would rebuild the table for one without, and lose its triggers.
+            models.UniqueConstraint(
+                name="audit_seal_used_once", fields=["seal"], condition=Q(seal__isnull=False)
+            ),
             models.CheckConstraint(
                 name="audit_actor_known",
                 condition=Q(actor_kind__in=["admin_key", "staff", "command", "system"]),
@@ -216,3 +222,30 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} {self.target_kind} {self.target_id}"
+
+
+class AuditLink(models.Model):
+    """One audit event's place in the chain: see `audit_chain`."""
+
+    number = models.BigIntegerField(primary_key=True)
+    # No reference: the link of an event that was removed shows that it was there.
+    event_id = models.BigIntegerField(unique=True)
+    digest = models.CharField(max_length=64)
+    key_id = models.CharField(max_length=16)
+    signature = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return f"link {self.number} of event {self.event_id}"
+
+
+class AuditChainHead(models.Model):
+    """The end of the chain, in the only row. Whoever adds a link locks it."""
+
+    id = models.SmallIntegerField(primary_key=True)
+    number = models.BigIntegerField()
+    digest = models.CharField(max_length=64)
+    key_id = models.CharField(max_length=16)
+    signature = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return f"{self.number} links, {self.digest}"

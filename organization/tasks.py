@@ -6,7 +6,7 @@ import logging
 
 from celery import shared_task
 
-from organization import idempotency, vault
+from organization import audit_chain, idempotency, vault
 
 logger = logging.getLogger(__name__)
 
@@ -21,3 +21,14 @@ def erase_old_secrets() -> None:
 def prune_idempotency() -> None:
     forgotten = idempotency.prune_idempotency()
     logger.info("forgot %d idempotency keys", forgotten)
+
+
+@shared_task
+def verify_audit_trail() -> None:
+    audit_chain.link_new_events()
+    audit_chain.sign_head_anew()
+    found = audit_chain.verify()
+    for problem in found.problems:
+        logger.error("the audit trail is not as the gateway wrote it: %s", problem.sentence)
+    # For whoever keeps logs elsewhere: a database that was put back to an earlier state has another head.
+    logger.info("the audit trail has %d linked events and the head %s", found.linked, found.head)

@@ -12,6 +12,7 @@ from django.db.models import Model
 from billing import services
 from billing.models import CreditGrant, Reservation
 from gateway_site.api.append_only import unique_columns
+from organization import audit_chain
 from organization.models import Organization
 from tests.billing.cast import make_customer
 from tests.billing.settled import FIRST, Usage, hold, settle
@@ -20,6 +21,7 @@ from tests.policies.conftest import make_published
 
 LABELS = [
     "organization.AuditEvent",
+    "organization.AuditLink",
     "billing.CreditGrant",
     "billing.CostLine",
     "billing.Reservation",
@@ -33,6 +35,7 @@ def model(request: pytest.FixtureRequest, acme: Organization) -> type[Model]:
     customer = make_customer(credit=1_000)
     settle(Usage(customer, FIRST, prompt=10))
     make_published(acme)
+    audit_chain.link_new_events()
     return apps.get_model(request.param)
 
 

@@ -57,9 +57,9 @@ def statements_to_keep(vendor: str, table: str, unique: Sequence[Sequence[str]])
     refuse = f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
     keys = {column for columns in unique for column in columns}
     moved = " OR ".join(f'NEW."{column}" IS NOT OLD."{column}"' for column in sorted(keys))
+    taken = f"EXISTS (SELECT 1 FROM {table} WHERE {in_the_way})"  # noqa: S608 - names of our own
     return [
-        f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN EXISTS"
-        f" (SELECT 1 FROM {table} WHERE {in_the_way}) {refuse}",  # noqa: S608 - names of our own
+        f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN {taken} {refuse}",
         f"CREATE TRIGGER {table}_no_move BEFORE UPDATE OF {', '.join(sorted(keys))} ON {table}"
         f" WHEN {moved} {refuse}",
     ]

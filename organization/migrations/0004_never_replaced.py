@@ -1,9 +1,0 @@
-from django.db import migrations
-
-from gateway_site.api.append_only import NeverReplaced
-
-
-class Migration(migrations.Migration):
-    dependencies = [("organization", "0003_words_of_the_console")]
-
-    operations = [NeverReplaced("AuditEvent")]
