@@ -109,7 +109,7 @@ def check_cache() -> str:
 
 def check_broker() -> str:
     if settings.IS_BROKER_EMBEDDED:
-        return "files in the data directory; `serve` runs the worker"
+        return "in memory; `serve` runs the worker"
     with celery.connection_for_write(connect_timeout=BROKER_SECONDS) as broker:
         broker.ensure_connection(max_retries=0, timeout=BROKER_SECONDS)
     return "answers"

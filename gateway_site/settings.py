@@ -237,19 +237,14 @@ SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
 # Within a process only: the live tail's news come from the database, which all processes read.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
-CELERY_BROKER_URL = env.secret("CELERY_BROKER_URL") or REDIS_URL or "filesystem://"
-# With no broker configured, `serve` runs the worker itself and messages are files.
-IS_BROKER_EMBEDDED = CELERY_BROKER_URL == "filesystem://"
-if IS_BROKER_EMBEDDED:
-    _queue = GATEWAY_DATA_DIR / "celery"
-    for _folder in (_queue / "messages", _queue / "control"):
-        _folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    CELERY_BROKER_TRANSPORT_OPTIONS = {
-        "data_folder_in": str(_queue / "messages"),
-        "data_folder_out": str(_queue / "messages"),
-        "control_folder": str(_queue / "control"),
-        "polling_interval": 0.5,
-    }
+# With no broker configured, `serve` runs a worker with beat in it, and messages stay in that process's memory:
+# a file that is half written, or left so by a crash, cannot be read because there is none.
+_broker = env.secret("CELERY_BROKER_URL") or REDIS_URL
+IS_BROKER_EMBEDDED = _broker in ("", "filesystem://")  # the second is what it was called once
+CELERY_BROKER_URL = "memory://localhost/" if IS_BROKER_EMBEDDED else _broker
+# Sent from any other process, a task would reach nobody: it runs where it is called.
+CELERY_TASK_ALWAYS_EAGER = CELERY_TASK_EAGER_PROPAGATES = IS_BROKER_EMBEDDED
+CELERY_BEAT_SCHEDULER = "gateway_site.schedule:Scheduler"
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
