@@ -9,6 +9,7 @@ from typing import Any
 
 from billing.ledger import get_ledger
 from billing.sweeper import Sweeper
+from gateway_site.parent_watch import stop_with_parent
 from inference import backend_registry, generation
 from inference.activity_writer import writer
 from policies import background
@@ -27,6 +28,7 @@ class Lifespan:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await receive()
+        stop_with_parent()
         sweeper = Sweeper()
         sweeper.start()
         _spare_the_collector()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
+import os
 import signal
 import socket
 import subprocess
@@ -17,9 +17,12 @@ import uvicorn
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from uvicorn.config import STARTUP_FAILURE
 
 from gateway_site.connections import raise_open_files_limit
 from gateway_site.health import pending_migrations
+from gateway_site.parent_watch import PARENT_VARIABLE
+from gateway_site.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +31,6 @@ STOP_SECONDS = 10
 # Longer than the clients' own keep-alive, so that it is the client who lets go of an idle connection
 # and never finds it closed under a request.
 KEEP_ALIVE_SECONDS = 75
-PR_SET_PDEATHSIG = 1
 
 
 def prepare_static_files() -> None:
@@ -47,26 +49,45 @@ def run(*, host: str, port: int, workers: int) -> None:
     # uvicorn drains and then raises the signal again, which would end this process on the spot and
     # leave what runs beside it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    config = uvicorn.Config(
+        "gateway_site.asgi:application",
+        host=host,
+        port=port,
+        http="gateway_site.http_protocol:HttpProtocol",
+        workers=workers,
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        # X-Forwarded-For is read by `ratelimit.client_address`, which knows how many proxies are ours.
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=settings.GATEWAY_DRAIN_SECONDS,
+    )
     with scheduled_work() if settings.IS_BROKER_EMBEDDED else contextlib.nullcontext():
-        uvicorn.run(
-            "gateway_site.asgi:application",
-            host=host,
-            port=port,
-            http="gateway_site.http_protocol:HttpProtocol",
-            workers=workers,
-            lifespan="on",
-            access_log=False,
-            log_config=None,
-            # X-Forwarded-For is read by `ratelimit.client_address`, which knows how many proxies are ours.
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=settings.GATEWAY_DRAIN_SECONDS,
-        )
+        if workers > 1:
+            _serve_by_workers(config)
+        else:
+            _serve_here(config)
+
+
+def _serve_here(config: uvicorn.Config) -> None:
+    server = uvicorn.Server(config)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
+
+
+def _serve_by_workers(config: uvicorn.Config) -> None:
+    supervisor = Supervisor(config, [config.bind_socket()])
+    supervisor.run()
+    if supervisor.has_failed_to_start:
+        sys.exit(STARTUP_FAILURE)
 
 
 def scheduled_work() -> AbstractContextManager[Child]:
-    """A Celery worker with beat as a child."""
+    """A child that is a Celery worker, with beat in one of its threads."""
     return kept_running("the Celery worker", _worker_command())
 
 
@@ -109,7 +130,7 @@ class Child:
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603
             self._command,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
             # Ctrl-C goes to the whole group; the child is to be told by us, once the server has drained.
             start_new_session=True,
         )
@@ -126,15 +147,9 @@ def kept_running(what: str, command: list[str]) -> Iterator[Child]:
 
 
 def _worker_command() -> list[str]:
-    schedule = settings.GATEWAY_DATA_DIR / "celery" / "beat-schedule"
-    options = ["--beat", "--schedule", str(schedule), "--pool", "threads", "--concurrency", "1"]
+    options = ["--pool", "threads", "--concurrency", "1"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING"]
     return [sys.executable, "-m", "celery", "--app", "gateway_site", "--quiet", "worker", *options, *quiet]
-
-
-def _die_with_parent() -> None:
-    # A server that is killed outright cannot stop its child; the kernel does.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def require_free(host: str, port: int) -> None:

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 from openai import OpenAI
 
+from tests.e2e.process_tree import Watched, children_of, command_of
 from tests.live import ROOT, LiveServer, free_port
 
 
@@ -36,11 +36,6 @@ def quickstart(environment: dict[str, str]) -> LiveServer:
     running = LiveServer([sys.executable, "manage.py", "quickstart", "--port", str(port)], environment, port)
     running.wait_until_ready()
     return running
-
-
-def children_of(process_id: int) -> list[int]:
-    by_thread = Path(f"/proc/{process_id}/task").glob("*/children")
-    return [int(each) for children in by_thread for each in children.read_text().split()]
 
 
 def snippet(said: str, beginning: str) -> str:
@@ -95,30 +90,15 @@ def paste_what_it_prints(running: LiveServer) -> None:
 
 
 def its_worker_ends_with_it(running: LiveServer) -> None:
-    workers = children_of(running.process.pid)
-    commands = [Path(f"/proc/{each}/cmdline").read_text() for each in workers]
-    assert any("celery" in command for command in commands)
+    children = children_of(running.process.pid)
+    assert any("celery" in command_of(each) for each in children)
+    watched = [Watched(each) for each in children]
 
     os.kill(running.process.pid, signal.SIGKILL)  # so that the server itself cannot tidy up
     running.stop()
 
-    for each in workers:
-        descriptor = _watch(each)
-        if descriptor is not None:
-            _wait_for_end(descriptor)
-
-
-def _watch(process_id: int) -> int | None:
-    try:
-        return os.pidfd_open(process_id)
-    except ProcessLookupError:
-        return None
-
-
-def _wait_for_end(descriptor: int) -> None:
-    ready, _, _ = select.select([descriptor], [], [], 30)
-    os.close(descriptor)
-    assert ready, "a child outlived the server"
+    for each in watched:
+        each.wait_for_end()
 
 
 def test_serve_refuses_a_database_that_is_not_migrated(empty_home: dict[str, str]) -> None:

@@ -1,0 +1,205 @@
+"""`serve --workers N`: what happens to workers and requests when one of the processes is killed or stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import aiohttp
+from django.db import connection
+
+from billing.models import Reservation
+from gateway_site.server import require_free
+from tests.e2e.process_tree import Watched, children_of, command_of, workers_of
+from tests.e2e.waiting import until
+from tests.inference.chat_cast import Gateway, question, records
+from tests.live import ROOT, LiveServer, free_port, live_server
+
+STREAMS = 8
+SHORT_LEASES = {"GATEWAY_LEASE_SECONDS": "2", "GATEWAY_HEARTBEAT_SECONDS": "1", "GATEWAY_SWEEP_SECONDS": "1"}
+
+
+class Reader:
+    """Streams under way, and what their clients have read in the end."""
+
+    def __init__(self, running: LiveServer, key: str, model: str) -> None:
+        self._url = f"{running.address}/v1/chat/completions"
+        self._headers = {"Authorization": f"Bearer {key}"}
+        self._model = model
+        self._speaking = asyncio.Semaphore(0)
+
+    async def start(self, count: int) -> list[asyncio.Task[bytes]]:
+        """As soon as each of them has had its first bytes."""
+        reading = [asyncio.create_task(self._read()) for _ in range(count)]
+        for _ in reading:
+            async with asyncio.timeout(30):
+                await self._speaking.acquire()
+        return reading
+
+    async def _read(self) -> bytes:
+        # A connection each, so that the workers share them.
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with aiohttp.ClientSession(headers=self._headers, connector=connector) as session:
+            fields = {"stream": True, "stream_options": {"include_usage": True}}
+            async with session.post(self._url, json=question(self._model, **fields)) as answer:
+                body = b""
+                try:
+                    async for piece in answer.content.iter_any():
+                        if not body:
+                            self._speaking.release()
+                        body += piece
+                except aiohttp.ClientError:
+                    pass  # cut off: what was read so far is the answer
+                return body
+
+
+async def health(running: LiveServer) -> int:
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.get(f"{running.address}/healthz") as answer,
+    ):
+        return answer.status
+
+
+def is_complete(body: bytes) -> bool:
+    return body.endswith(b"data: [DONE]\n\n") and "error" not in records(body)[-2]
+
+
+def wait_for_workers(running: LiveServer, count: int) -> list[int]:
+    return until(lambda: found if len(found := workers_of(running.process.pid)) == count else None, 30)
+
+
+def test_workers_drain_and_end_when_their_parent_is_killed(
+    gateway: Gateway, process_environment: dict[str, str]
+) -> None:
+    gateway.simulate("paced-60x20")
+
+    async def kill_the_parent(running: LiveServer) -> list[bytes]:
+        reading = await Reader(running, gateway.value, "paced-60x20").start(STREAMS)
+        running.process.kill()
+        return await asyncio.gather(*reading)
+
+    with live_server(process_environment, workers=2, has_scheduled_work=True) as running:
+        wait_for_workers(running, 2)
+        until(lambda: [each for each in children_of(running.process.pid) if "celery" in command_of(each)])
+        family = [Watched(each) for each in children_of(running.process.pid)]
+        bodies = asyncio.run(kill_the_parent(running))
+        for each in family:
+            each.wait_for_end()
+
+        require_free("127.0.0.1", running.port)  # for whoever is started next
+    assert all(map(is_complete, bodies))
+    assert Reservation.objects.filter(state="settled", basis="usage").count() == STREAMS
+
+
+def test_a_worker_that_dies_or_hangs_costs_its_own_requests_and_is_replaced(
+    gateway: Gateway, process_environment: dict[str, str]
+) -> None:
+    gateway.simulate("paced-60x20")
+    # A worker stopped within a transaction keeps SQLite's only lock: there, several are at its mercy.
+    blows = [signal.SIGKILL] if connection.vendor == "sqlite" else [signal.SIGKILL, signal.SIGSTOP]
+
+    async def strike(running: LiveServer, worker: int, blow: signal.Signals) -> list[bytes]:
+        reading = await Reader(running, gateway.value, "paced-60x20").start(STREAMS)
+        os.kill(worker, blow)
+        assert [await health(running) for _ in range(20)] == [200] * 20
+        others = await Reader(running, gateway.value, "paced-60x20").start(2)
+        assert all(map(is_complete, await asyncio.gather(*others)))
+        return [*await asyncio.gather(*reading), *await asyncio.gather(*others)]
+
+    bodies = []
+    with live_server(process_environment, workers=2, settings=SHORT_LEASES) as running:
+        for blow in blows:
+            before = wait_for_workers(running, 2)
+            bodies += asyncio.run(strike(running, before[1], blow))
+            until(lambda: {*workers_of(running.process.pid)} - {*before}, 30)  # noqa: B023
+            assert before[0] in workers_of(running.process.pid)
+        until(lambda: not Reservation.objects.filter(state="held").exists(), 30)
+    complete = [body for body in bodies if is_complete(body)]
+    assert Reservation.objects.filter(state="settled", basis="usage").count() == len(complete)
+    # Whatever was cut off was swept.
+    assert Reservation.objects.exclude(basis="usage").count() == len(bodies) - len(complete)
+
+
+def test_a_server_that_was_frozen_past_its_leases_settles_nothing_twice(
+    gateway: Gateway, process_environment: dict[str, str]
+) -> None:
+    gateway.simulate("paced-60x20")
+
+    async def freeze(frozen: LiveServer) -> list[bytes]:
+        reading = await Reader(frozen, gateway.value, "paced-60x20").start(STREAMS)
+        frozen.process.send_signal(signal.SIGSTOP)
+        held = Reservation.objects.filter(state="held")
+        await asyncio.to_thread(until, lambda: not held.exists(), 30)
+        frozen.process.send_signal(signal.SIGCONT)
+        return await asyncio.gather(*reading)
+
+    with (
+        live_server(process_environment, settings=SHORT_LEASES) as frozen,
+        live_server(process_environment, settings=SHORT_LEASES),
+    ):
+        bodies = asyncio.run(freeze(frozen))
+        assert all(map(is_complete, bodies))
+        assert frozen.stop() == 0
+    ends = Reservation.objects.values_list("state", "basis")
+    assert len(ends) == STREAMS
+    # Swept as it stood; or, where nothing was known yet, reconciled by the settlement that came late.
+    assert {*ends} <= {("settled", "checkpoint"), ("settled", "reconciled")}
+
+
+def test_told_twice_to_stop_and_with_a_worker_that_hangs_the_server_ends_in_time(
+    process_environment: dict[str, str],
+) -> None:
+    program = (
+        "import sys; from gateway_site import parent_watch; parent_watch.CLEAN_UP_SECONDS = 2;"
+        "from django.core.management import execute_from_command_line as run;"
+        "run(['manage.py', 'serve', '--workers', '2', '--port', sys.argv[1]])"
+    )
+    port = free_port()
+    environment = {
+        **process_environment,
+        "DJANGO_SETTINGS_MODULE": "gateway_site.settings",
+        "CELERY_BROKER_URL": "memory://",
+        "GATEWAY_DRAIN_SECONDS": "1",
+    }
+    running = LiveServer([sys.executable, "-c", program, str(port)], environment, port)
+    try:
+        running.wait_until_ready()
+        family = [Watched(each) for each in wait_for_workers(running, 2)]
+        os.kill(family[0].process_id, signal.SIGSTOP)
+        running.process.send_signal(signal.SIGTERM)
+        running.process.send_signal(signal.SIGTERM)
+
+        assert running.process.wait(30) == 0
+        for each in family:
+            each.wait_for_end()
+    finally:
+        running.stop()
+
+
+def test_a_second_server_is_refused_the_port_and_interrupting_the_first_twice_ends_it(
+    process_environment: dict[str, str],
+) -> None:
+    with live_server(process_environment, has_scheduled_work=True) as running:
+        family = [Watched(each) for each in children_of(running.process.pid)]
+        second_on_its_port(running, process_environment)
+
+        for _ in range(2):
+            os.killpg(running.process.pid, signal.SIGINT)
+
+        assert running.process.wait(30) == 0
+        for each in family:
+            each.wait_for_end()
+
+
+def second_on_its_port(running: LiveServer, environment: dict[str, str]) -> None:
+    command = [sys.executable, "manage.py", "serve", "--port", str(running.port)]
+    second = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+    assert second.returncode == 1
+    assert f"Cannot listen on 127.0.0.1:{running.port}: Address already in use." in second.stderr
+    assert "Traceback" not in second.stderr
