@@ -100,10 +100,17 @@ class Decisions:
             case WriteOff() if row.state == State.UNKNOWN:
                 self._end(row, State.WRITTEN_OFF, loss=row.reserved)
             case Expire():
-                self._expire(row, operation.as_of or self.now)
+                self._expire(row, operation)
 
-    def _expire(self, row: ReservationRow, moment: datetime) -> None:
-        if row.state == State.HELD and row.lease_expires_at < moment:
+    def _expire(self, row: ReservationRow, operation: Expire) -> None:
+        moment = operation.as_of or self.now
+        # By value where nobody gave a time: the sweeper has watched the lease, and no clock need agree.
+        is_lost = (
+            row.lease_expires_at == operation.unrenewed_lease
+            if operation.as_of is None
+            else row.lease_expires_at < moment
+        )
+        if row.state == State.HELD and is_lost:
             if row.is_dispatched and row.observed is not None:
                 self._settle(row, row.observed, Basis.CHECKPOINT)
             else:
@@ -264,8 +271,9 @@ class Decisions:
         meter = self.snapshot.meters.get(key_id)
         if meter is None:
             meter = self.snapshot.meters[key_id] = MeterRow(0, self.window, 0)
-        if meter.window < self.window:
-            # Never backwards: a clock that steps back must not open a second window for the same minute.
+        # Not back by a minute: a clock that is set right by seconds must not open the same window twice. But
+        # by more: a window that began while the clock was an hour ahead must not last until that hour comes.
+        if not self.window <= meter.window <= self.window + MINUTE:
             meter.window, meter.requests = self.window, 0
         return meter
 

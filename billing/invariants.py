@@ -143,7 +143,7 @@ INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         "nothing_orphaned",
-        "No hold outlives its lease by more than a sweep.",
+        "No hold outlives its lease by more than another lease and a sweep.",
         "SELECT id FROM billing_reservation WHERE state = 'held' AND lease_expires_at < %(orphaned)s",
     ),
     Invariant(
@@ -171,7 +171,9 @@ INVARIANTS: list[Invariant] = [
 
 def audit(now: datetime | None = None) -> list[Finding]:
     """Check every invariant. What is wrong has a count above zero."""
-    sweep_due = timedelta(seconds=settings.GATEWAY_SWEEP_SECONDS) + ORPHAN_GRACE
+    # The sweeper watches what has run out for a lease before it decides.
+    due_seconds = settings.GATEWAY_LEASE_SECONDS + settings.GATEWAY_SWEEP_SECONDS
+    sweep_due = timedelta(seconds=due_seconds) + ORPHAN_GRACE
     orphaned = connection.ops.adapt_datetimefield_value((now or timezone.now()) - sweep_due)
     findings = []
     for invariant in INVARIANTS:

@@ -120,9 +120,14 @@ class WriteOff(_OnReservation, frozen=True):
 
 
 class Expire(_OnReservation, frozen=True):
-    """The sweeper's question: if the lease has run out (or the unknown is too old), decide by the row."""
+    """
+    The sweeper's question: if the request is lost (or the unknown is too old), decide by the row.
+
+    A hold is lost if its lease is still `unrenewed_lease`, or, asked `as_of` a time, if it ran out before.
+    """
 
     as_of: datetime | None = None
+    unrenewed_lease: datetime | None = None
 
 
 class Heartbeat(_OnReservation, frozen=True):

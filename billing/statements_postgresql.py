@@ -164,11 +164,12 @@ def write_statement(names: tuple[str, ...]) -> str:
 
 # Statements of their own, and after the others: whether a reservation is still held is asked of the row.
 
-# A lease never outlives the request's deadline by more than one lease, however long the heart beats.
+# Not bounded by the deadline, which a step of the clock may have left behind: heartbeats end at the request's
+# deadline by the sender's own clock, which does not step.
 WRITE_HEARTBEATS = """
 WITH touched AS (
     UPDATE billing_reservation r
-    SET lease_expires_at = LEAST($1::timestamptz, r.deadline_at) + make_interval(secs => $2::float),
+    SET lease_expires_at = $1::timestamptz + make_interval(secs => $2::float),
         observed_prompt = COALESCE(d.prompt, r.observed_prompt),
         observed_cached = COALESCE(d.cached, r.observed_cached),
         observed_completion = COALESCE(d.completion, r.observed_completion),

@@ -103,10 +103,11 @@ UPDATE billing_reservation SET state = {column(1)}, basis = {column(2)}, charged
     resolved_at = {column(6)}
 FROM json_each(?) AS row WHERE billing_reservation.id = {column(0)}
 """  # noqa: S608
-# A lease never outlives the request's deadline by more than one lease, however long the heart beats.
+# Not bounded by the deadline, which a step of the clock may have left behind: heartbeats end at the request's
+# deadline by the sender's own clock, which does not step.
 WRITE_HEARTBEAT = """
 UPDATE billing_reservation
-SET lease_expires_at = min(?, strftime('%Y-%m-%d %H:%M:%f', deadline_at, ?)),
+SET lease_expires_at = ?,
     observed_prompt = coalesce(?, observed_prompt), observed_cached = coalesce(?, observed_cached),
     observed_completion = coalesce(?, observed_completion), observed_images = coalesce(?, observed_images)
 WHERE id = ? AND state = 'held'
@@ -332,7 +333,6 @@ class SqliteStore:
         lease = stored(changes.now + timedelta(seconds=changes.lease_seconds))
         for place, seen in changes.heartbeats.items():
             observed = (seen.prompt, seen.cached, seen.completion, seen.images) if seen else (None,) * 4
-            values = (lease, f"+{changes.lease_seconds} seconds", *observed, place)
-            if execute(cursor, WRITE_HEARTBEAT, values).rowcount:
+            if execute(cursor, WRITE_HEARTBEAT, (lease, *observed, place)).rowcount:
                 written.alive.add(place)
         return written

@@ -8,9 +8,12 @@ from celery import shared_task
 
 from billing.audits import audit_and_record
 from billing.rollup import roll_up
-from billing.sweeper import sweep
+from billing.sweeper import LeaseWatch, sweep
 
 logger = logging.getLogger(__name__)
+
+# From one sweep to the next.
+_watch = LeaseWatch()
 
 
 @shared_task
@@ -22,7 +25,7 @@ def roll_up_costs() -> None:
 
 @shared_task
 def sweep_reservations() -> None:
-    sweep()
+    sweep(_watch)
 
 
 @shared_task

@@ -22,7 +22,7 @@ FIRST_RUN = timedelta(minutes=5)
 
 class Scheduler(beat.Scheduler):  # type: ignore[misc]
     """
-    Celery's scheduler without its file, and without waiting for a time to come again after a clock was set back.
+    Celery's scheduler without its file, which does not pause when the clock is set back.
 
     The file would remember when each task ran last, and one that a crash or a full disk left damaged would
     keep beat from starting. Instead, what is due every few hours first runs minutes after the start.

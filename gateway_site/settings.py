@@ -237,8 +237,8 @@ SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
 # Within a process only: the live tail's news come from the database, which all processes read.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
-# With no broker configured, `serve` runs a worker with beat in it, and messages stay in that process's memory:
-# a file that is half written, or left so by a crash, cannot be read because there is none.
+# With no broker configured, `serve` runs a worker with beat in it, whose memory is the broker: there is no
+# file that a crash could leave half written.
 _broker = env.secret("CELERY_BROKER_URL") or REDIS_URL
 IS_BROKER_EMBEDDED = _broker in ("", "filesystem://")  # the second is what it was called once
 CELERY_BROKER_URL = "memory://localhost/" if IS_BROKER_EMBEDDED else _broker

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 from msgspec import structs
 
@@ -188,6 +189,23 @@ def test_a_spent_minute_is_refused_without_asking_the_database(make_ledger: Make
     ledger._worker.spent_keys[acme.key.pk.hex] = 0.0
     KeyMeter.objects.update(window_starts_at=timezone.now() - timedelta(minutes=1))
     hold(ledger, acme.request())
+
+
+@pytest.mark.parametrize(("minutes_ahead", "is_over"), [(60, True), (1, False), (-60, True)])
+def test_a_minute_that_was_spent_while_the_clock_was_wrong_is_over_when_it_is_right(
+    make_ledger: Make, acme: Customer, minutes_ahead: int, is_over: bool
+) -> None:
+    stay_within_a_minute()
+    ledger = make_ledger(requests_per_minute=1)
+    hold(ledger, acme.request())
+    KeyMeter.objects.update(window_starts_at=F("window_starts_at") + timedelta(minutes=minutes_ahead))
+
+    if is_over:
+        hold(ledger, acme.request())
+    # And then the minute is spent; so is one that a clock was set back into, by seconds.
+    with pytest.raises(RateLimited) as refused:
+        ledger.call(acme.request())
+    assert 1 <= int(refused.value.headers["Retry-After"]) <= 60
 
 
 def test_a_refused_request_uses_up_none_of_the_rate(make_ledger: Make, acme: Customer) -> None:

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db.models import F
 from django.utils import timezone
 
 from billing.ledger import Ledger
 from billing.models import Reservation
-from billing.operations import Heartbeat, Hold, MarkUnknown, Settle
-from billing.sweeper import Sweeper, Swept, sweep
+from billing.operations import Expire, Heartbeat, Hold, MarkUnknown, Settle
+from billing.sweeper import LeaseWatch, Sweeper, Swept, sweep, sweep_patiently
 from tests.billing.cast import Customer, reservation, used
 
 
@@ -21,6 +23,10 @@ def take(ledger: Ledger, customer: Customer, **options: object) -> Hold:
 
 def later(seconds: float = 16, hours: float = 0):  # type: ignore[no-untyped-def]
     return timezone.now() + timedelta(seconds=seconds, hours=hours)
+
+
+# Believes what it sees at first sight.
+AT_ONCE = LeaseWatch(seconds=0)
 
 
 def test_it_works(ledger: Ledger, acme: Customer) -> None:
@@ -68,7 +74,7 @@ def test_what_cannot_be_known_is_unknown_and_stays_so_until_it_is_too_old(
 def test_a_live_lease_is_left_alone(ledger: Ledger, acme: Customer) -> None:
     take(ledger, acme)
 
-    assert sweep() == Swept()
+    assert sweep(AT_ONCE) == Swept()
     assert sweep(later(seconds=10)) == Swept()
 
 
@@ -85,8 +91,8 @@ def test_by_the_database_clock_an_expired_lease_is_swept(ledger: Ledger, acme: C
     take(ledger, acme)
     Reservation.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
 
-    assert sweep() == Swept(unknown=1)
-    assert sweep() == Swept()
+    assert sweep(AT_ONCE) == Swept(unknown=1)
+    assert sweep(AT_ONCE) == Swept()
 
 
 def test_a_settlement_that_comes_after_the_sweep_reconciles(ledger: Ledger, acme: Customer) -> None:
@@ -116,7 +122,7 @@ def test_an_old_unknown_is_found_whoever_marked_it(ledger: Ledger, acme: Custome
     ledger.call(MarkUnknown(hold.id, hold.organization_id))
     Reservation.objects.update(unknown_at=timezone.now() - timedelta(hours=25))
 
-    assert sweep() == Swept(written_off=1)
+    assert sweep(LeaseWatch()) == Swept(written_off=1)
 
 
 @pytest.mark.parametrize("state", ["settled", "released"])
@@ -130,7 +136,8 @@ def test_what_has_ended_is_never_swept(ledger: Ledger, acme: Customer, state: st
     assert sweep(later(hours=1_000)) == Swept()
 
 
-def test_a_serving_process_sweeps_by_itself(ledger: Ledger, acme: Customer) -> None:
+def test_a_serving_process_sweeps_by_itself(ledger: Ledger, acme: Customer, settings: Any) -> None:
+    settings.GATEWAY_LEASE_SECONDS = 1
     hold = take(ledger, acme)
     Reservation.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
     sweeper = Sweeper(every_seconds=0.02)
@@ -142,3 +149,61 @@ def test_a_serving_process_sweeps_by_itself(ledger: Ledger, acme: Customer) -> N
     sweeper.stop()
 
     assert reservation(hold).state == "unknown"
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_set_ends_no_live_request(ledger: Ledger, acme: Customer, hours: int) -> None:
+    hold = take(ledger, acme)
+    watch = LeaseWatch(seconds=0.3)
+    set_the_clock(hours)
+
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        assert sweep(watch) == Swept()
+        assert ledger.call(Heartbeat(hold.id, hold.organization_id, used(1))) is True
+        time.sleep(0.05)
+
+    assert reservation(hold).state == "held"
+    assert abs(reservation(hold).lease_expires_at - timezone.now()) < timedelta(seconds=30)
+    assert sweep_patiently() == Swept()
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_set_keeps_no_lost_request(ledger: Ledger, acme: Customer, hours: int) -> None:
+    hold = take(ledger, acme)
+    watch = LeaseWatch(seconds=0.1)
+    set_the_clock(hours)
+
+    assert sweep(watch) == Swept()
+    assert watch.is_waiting
+    time.sleep(0.2)
+
+    assert sweep(watch) == Swept(unknown=1)
+    assert reservation(hold).state == "unknown"
+
+
+def test_a_heartbeat_between_the_look_and_the_decision_saves_the_hold(ledger: Ledger, acme: Customer) -> None:
+    hold = take(ledger, acme)
+    set_the_clock(1)
+    seen = reservation(hold).lease_expires_at
+    ledger.call(Heartbeat(hold.id, hold.organization_id))
+
+    outcome = ledger.call(Expire(hold.id, hold.organization_id, unrenewed_lease=seen))
+
+    assert (outcome.state, outcome.won) == ("held", False)  # type: ignore[union-attr]
+
+
+def test_a_command_without_memory_watches_for_a_lease(ledger: Ledger, acme: Customer, settings: Any) -> None:
+    settings.GATEWAY_LEASE_SECONDS = 1
+    take(ledger, acme)
+    set_the_clock(1)
+
+    assert sweep_patiently() == Swept(unknown=1)
+
+
+def set_the_clock(hours: int) -> None:
+    """What is stored is as far from the time as if the clock had been set by so much."""
+    step = timedelta(hours=hours)
+    Reservation.objects.update(
+        lease_expires_at=F("lease_expires_at") - step, deadline_at=F("deadline_at") - step
+    )

@@ -1,4 +1,4 @@
-"""`serve --workers N`: what happens to workers and requests when one of the processes is killed or stopped."""
+"""`serve --workers N`, while one of its processes is killed or stopped."""
 
 from __future__ import annotations
 
@@ -14,46 +14,12 @@ from django.db import connection
 from billing.models import Reservation
 from gateway_site.server import require_free
 from tests.e2e.process_tree import Watched, children_of, command_of, workers_of
+from tests.e2e.stream_reader import SHORT_LEASES, Reader, is_complete
 from tests.e2e.waiting import until
-from tests.inference.chat_cast import Gateway, question, records
+from tests.inference.chat_cast import Gateway
 from tests.live import ROOT, LiveServer, free_port, live_server
 
 STREAMS = 8
-SHORT_LEASES = {"GATEWAY_LEASE_SECONDS": "2", "GATEWAY_HEARTBEAT_SECONDS": "1", "GATEWAY_SWEEP_SECONDS": "1"}
-
-
-class Reader:
-    """Streams under way, and what their clients have read in the end."""
-
-    def __init__(self, running: LiveServer, key: str, model: str) -> None:
-        self._url = f"{running.address}/v1/chat/completions"
-        self._headers = {"Authorization": f"Bearer {key}"}
-        self._model = model
-        self._speaking = asyncio.Semaphore(0)
-
-    async def start(self, count: int) -> list[asyncio.Task[bytes]]:
-        """As soon as each of them has had its first bytes."""
-        reading = [asyncio.create_task(self._read()) for _ in range(count)]
-        for _ in reading:
-            async with asyncio.timeout(30):
-                await self._speaking.acquire()
-        return reading
-
-    async def _read(self) -> bytes:
-        # A connection each, so that the workers share them.
-        connector = aiohttp.TCPConnector(force_close=True)
-        async with aiohttp.ClientSession(headers=self._headers, connector=connector) as session:
-            fields = {"stream": True, "stream_options": {"include_usage": True}}
-            async with session.post(self._url, json=question(self._model, **fields)) as answer:
-                body = b""
-                try:
-                    async for piece in answer.content.iter_any():
-                        if not body:
-                            self._speaking.release()
-                        body += piece
-                except aiohttp.ClientError:
-                    pass  # cut off: what was read so far is the answer
-                return body
 
 
 async def health(running: LiveServer) -> int:
@@ -63,10 +29,6 @@ async def health(running: LiveServer) -> int:
         session.get(f"{running.address}/healthz") as answer,
     ):
         return answer.status
-
-
-def is_complete(body: bytes) -> bool:
-    return body.endswith(b"data: [DONE]\n\n") and "error" not in records(body)[-2]
 
 
 def wait_for_workers(running: LiveServer, count: int) -> list[int]:

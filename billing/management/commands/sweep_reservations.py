@@ -3,12 +3,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from billing.sweeper import sweep
+from billing.sweeper import sweep_patiently
 from gateway_site.api.commands import OperatorCommand
 
 
 class Command(OperatorCommand):
-    help = "Resolve reservations whose lease has run out, and write off what stayed unknown too long."
+    help = (
+        "Resolve reservations whose lease has run out and is not renewed while this watches, for one lease;"
+        " write off what stayed unknown too long."
+    )
 
     def perform(self, **options: Any) -> dict[str, Any]:
-        return asdict(sweep())
+        return asdict(sweep_patiently())
