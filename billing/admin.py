@@ -208,6 +208,7 @@ class CreditGrantAdmin(ModelAdmin):
     first_command = "python manage.py grant_credit ORGANIZATION USD --reason TEXT"
     list_display = ["created", "organization", "amount", "reason", "reference"]
     list_select_related = ["account__organization"]
+    linked_lookups = ("account__organization__id__exact",)
     search_fields = ["account__organization__name", "reason", "reference"]
     ordering = ["-id"]
     fields = ["organization", "amount", "reason", "reference", "created"]
@@ -215,9 +216,6 @@ class CreditGrantAdmin(ModelAdmin):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        return lookup == "account__organization__id__exact" or super().lookup_allowed(lookup, value, request)
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         """Whose credit it is; the organization's own page has the rest. Reading only."""

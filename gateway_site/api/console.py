@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -18,7 +18,7 @@ from django.utils.text import capfirst
 from unfold.admin import ModelAdmin as ThemedModelAdmin
 from unfold.admin import TabularInline as ThemedTabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter as AutocompleteFilter
-from unfold.contrib.filters.admin import RangeDateTimeFilter as RangeDateTimeFilter
+from unfold.contrib.filters.admin import RangeDateTimeFilter as ThemedRangeDateTimeFilter
 from unfold.decorators import display as display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget as CheckboxSelectMultiple
 from unfold.widgets import UnfoldAdminIntegerFieldWidget as IntegerInput
@@ -42,6 +42,12 @@ from gateway_site.api.console_actions import (
 from gateway_site.api.console_additions import Addition, Panel, add_to, additions_to, columns_of, fill
 from gateway_site.api.console_forms import SeenForm, refused
 from gateway_site.api.errors import ApiError
+from gateway_site.api.list_lookups import (
+    MOST_SEARCH_CHARACTERS,
+    MOST_SEARCH_WORDS,
+    is_searchable,
+    parameters_of,
+)
 
 __all__ = [
     "ActionForm",
@@ -77,6 +83,14 @@ class ShortPaginator(Paginator):
         return found[: self.FURTHEST].count()
 
 
+class RangeDateTimeFilter(ThemedRangeDateTimeFilter):
+    """Between two moments, each typed as a date and a time."""
+
+    @staticmethod
+    def parameters_for(field_path: str) -> list[str]:
+        return [f"{field_path}_{end}_{part}" for end in ("from", "to") for part in (0, 1)]
+
+
 class ModelAdmin(ThemedModelAdmin):
     """A page that people may write on, where its fields allow."""
 
@@ -95,6 +109,8 @@ class ModelAdmin(ThemedModelAdmin):
     nothing_yet: ClassVar[str] = ""
     # They would count the whole table, once for each choice of a filter.
     show_facets = admin.ShowFacets.NEVER
+    # Lookups that links of the console use, beside those of the list's filters.
+    linked_lookups: ClassVar[tuple[str, ...]] = ()
 
     @property
     def heading(self) -> str:
@@ -163,6 +179,29 @@ class ModelAdmin(ThemedModelAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         raise Http404  # Django's own history knows nothing of what services did; the audit trail does
+
+    # --- lists ---------------------------------------------------------------------------------------
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """
+        Whether an address may narrow the list by this lookup: only as the list's filters and links do.
+
+        Django allows every lookup on a model's own columns. That shows people columns that no page shows, and
+        a regular expression that somebody chose can keep the interpreter busy for as long as they like.
+        """
+        declared = self.get_list_filter(request) if request is not None else self.list_filter
+        return lookup in self.linked_lookups or lookup in parameters_of(declared, self.model)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        if is_searchable(search_term):
+            found: tuple[QuerySet[Any], bool] = super().get_search_results(request, queryset, search_term)
+            return found
+        if "term" not in request.GET:  # whoever types into an autocomplete field sees that nothing is found
+            bound = f"at most {MOST_SEARCH_CHARACTERS} characters and {MOST_SEARCH_WORDS} words"
+            self.message_user(request, f"Search for {bound}.", messages.WARNING)
+        return queryset.none(), False
 
     # --- pages ---------------------------------------------------------------------------------------
 
