@@ -3,14 +3,14 @@ The console's door: who comes in, who goes out, who guesses, and who opens what 
 
 A guess is counted before it is tried, so that many at the same moment are no more than one after another;
 a right one is taken back. While a name or an address has to wait, a right password is refused as well, and
-unread: the answer and its time say nothing about it.
+unread: the answer and its time say nothing about it. Nobody waits for what others tried, if they have logged
+in from the same browser before.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-import unicodedata
 from typing import Any
 
 from django.conf import settings
@@ -24,7 +24,11 @@ from django.views.csrf import csrf_failure
 from django.views.decorators.debug import sensitive_post_parameters
 
 from gateway_site.api import exception_handler, request_id
+from gateway_site.api.errors import InvalidRequest
 from gateway_site.api.ratelimit import Window, client_address
+from gateway_site.known_devices import known_device, remember_device
+from gateway_site.login_form import MOST_NEXT_CHARACTERS, LogInForm, comparable
+from gateway_site.password_checks import WAIT_SECONDS, TooManyChecks, one_check
 from organization import audit
 from organization.audit import Actor
 
@@ -33,25 +37,38 @@ logger = logging.getLogger(__name__)
 FEW_MINUTES, HOUR = 300, 3600
 IPV6_NETWORK = 64
 
+Counter = tuple[Window, str]
+
+admin.site.login_form = LogInForm
+
 
 @sensitive_post_parameters()
 def log_in(request: HttpRequest) -> HttpResponse:
     """The log-in page, with what counts guesses around it."""
+    if len(request.POST.get("next", "") or request.GET.get("next", "")) > MOST_NEXT_CHARACTERS:
+        problem = f"`next` has more than {MOST_NEXT_CHARACTERS:,} characters."
+        return exception_handler.respond(InvalidRequest(problem, param="next"), request.path)
     if request.method != "POST":
         return admin.site.login(request)
-    name, address = _typed_name(request), client_address(request)
-    counters = _counters(name, address)
+    name, address = comparable(request.POST.get("username", "")), client_address(request)
+    counters = _counters(name, address, known_device(request, name))
     for window, key in counters:
         if seconds := window.count(key):
             logger.warning("log-in to the console from %s has to wait: %s", address, window.group)
             return _refusal(request, seconds)
-    answer = admin.site.login(request)
+    try:
+        with one_check():
+            answer = admin.site.login(request)
+    except TooManyChecks:
+        _forget(counters)  # it was not tried
+        logger.warning("log-in to the console from %s has to wait: too many at once", address)
+        return _busy(request)
     if answer.status_code != 302:
         logger.warning("log-in of %s to the console from %s failed", _known(name), address)
         return answer
-    for window, key in counters:
-        window.forget_one(key)
+    _forget(counters)
     _record(request.user, address)
+    remember_device(request, answer, request.user)
     return answer
 
 
@@ -65,11 +82,26 @@ def log_out(request: HttpRequest) -> HttpResponse:
 
 @sensitive_post_parameters()
 def change_password(request: HttpRequest) -> HttpResponse:
-    """A person's own password. The trail says that it changed."""
-    answer = admin.site.password_change(request)
-    if request.method == "POST" and answer.status_code == 302 and request.user.is_authenticated:
+    """A person's own password. The trail says that it changed. Guesses at the old one are counted."""
+    if request.method != "POST":
+        return admin.site.password_change(request)
+    person = request.user
+    counter = (Window("old-password", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), str(person.pk))
+    if seconds := counter[0].count(counter[1]):
+        return _refusal(request, seconds)
+    try:
+        with one_check():
+            answer: Any = admin.site.password_change(request)
+    except TooManyChecks:
+        _forget([counter])
+        return _busy(request)
+    if answer.status_code == 302 and request.user.is_authenticated:
         audit.record(Actor.staff(request.user), "user.change_password", request.user, organization=None)
-    return answer
+        remember_device(request, answer, request.user)
+    elif "old_password" in answer.context_data["form"].errors:
+        return answer  # type: ignore[no-any-return]
+    _forget([counter])
+    return answer  # type: ignore[no-any-return]
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -119,19 +151,20 @@ def _record(user: Any, address: str) -> None:
     audit.record(Actor.staff(user), "user.log_in", user, organization=None, details={"address": address})
 
 
-def _typed_name(request: HttpRequest) -> str:
-    """A name as it would be looked up, and in one case: there are as many spellings as letters."""
-    typed = request.POST.get("username", "").strip()
-    return unicodedata.normalize("NFKC", typed).casefold()
-
-
-def _counters(name: str, address: str) -> list[tuple[Window, str]]:
+def _counters(name: str, address: str, device: str | None) -> list[Counter]:
+    if device is not None:
+        return [(Window("device", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), device)]
     network = _network(address)
     return [
         (Window("name-and-address", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), f"{network} {name}"),
         (Window("address", settings.GATEWAY_LOGIN_TRIES_PER_ADDRESS, FEW_MINUTES), network),
         (Window("name", settings.GATEWAY_LOGIN_TRIES_PER_NAME, HOUR), name),
     ]
+
+
+def _forget(counters: list[Counter]) -> None:
+    for window, key in counters:
+        window.forget_one(key)
 
 
 def _network(address: str) -> str:
@@ -151,12 +184,17 @@ def _known(name: str) -> str:
 
 
 def _refusal(request: HttpRequest, seconds: int) -> HttpResponse:
-    context = {
-        **admin.site.each_context(request),
-        "title": "Too many attempts",
-        "minutes": -(-seconds // 60),
-    }
-    answer = TemplateResponse(request, "admin/login_wait.html", context, status=429)
+    context = {"title": "Too many attempts", "minutes": -(-seconds // 60)}
+    return _wait_page(request, 429, seconds, context)
+
+
+def _busy(request: HttpRequest) -> HttpResponse:
+    return _wait_page(request, 503, WAIT_SECONDS, {"title": "Busy", "is_busy": True})
+
+
+def _wait_page(request: HttpRequest, status: int, seconds: int, context: dict[str, Any]) -> HttpResponse:
+    context = {**admin.site.each_context(request), **context}
+    answer = TemplateResponse(request, "admin/login_wait.html", context, status=status)
     answer.headers["Retry-After"] = str(seconds)
     add_never_cache_headers(answer)
     return answer

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -20,6 +21,7 @@ from unfold.admin import TabularInline as ThemedTabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter as AutocompleteFilter
 from unfold.contrib.filters.admin import RangeDateTimeFilter as ThemedRangeDateTimeFilter
 from unfold.decorators import display as display
+from unfold.forms import AuthenticationForm as AuthenticationForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget as CheckboxSelectMultiple
 from unfold.widgets import UnfoldAdminIntegerFieldWidget as IntegerInput
 from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
@@ -52,6 +54,7 @@ from gateway_site.api.list_lookups import (
 __all__ = [
     "ActionForm",
     "Addition",
+    "AuthenticationForm",
     "AutocompleteFilter",
     "Checkbox",
     "CheckboxSelectMultiple",
@@ -209,8 +212,19 @@ class ModelAdmin(ThemedModelAdmin):
         asked = actions_of(self).get(request.POST.get("action", ""))
         if asked is not None and not asked.is_allowed(self, request):
             raise PermissionDenied  # where Django would say that no action was chosen
+        self._require_ids(request.POST.getlist(ACTION_CHECKBOX_NAME))
         head(request, self)
         return super().changelist_view(request, {"title": self.heading, **(extra_context or {})})
+
+    def _require_ids(self, chosen: list[str]) -> None:
+        """Refuse rows that cannot be any: the database would fail on them."""
+        for text in chosen:
+            try:
+                self.opts.pk.run_validators(self.opts.pk.to_python(text))
+            except ValidationError as error:
+                raise BadRequest("A chosen row has no such id.") from error
+            if "\0" in text:
+                raise BadRequest("A chosen row has no such id.")
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """A service's refusal stands on the form, as a form's own does, with all that was typed."""

@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 
 from gateway_site.api import envelope
+from gateway_site.api.body_limits import body_limit_bytes
 from gateway_site.api.errors import ApiError, BodyTooLarge, InvalidRequest
 from gateway_site.api.exception_handler import to_api_error
 from gateway_site.api.hosts import is_host_allowed
@@ -48,7 +49,7 @@ class EdgeMiddleware:
         # daphne takes this from a client's header, and Django would route by what is left of the path.
         answer = WatchedAnswer(send)
         scope = {**scope, "root_path": "", "answer": answer}
-        body = CountedBody(receive, settings.GATEWAY_MAX_BODY_BYTES)
+        body = CountedBody(receive, body_limit_bytes(scope["path"]))
         body.refuse_announced(scope)
         if not is_host_allowed(scope):
             body.refusal = DisallowedHost()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 
+from gateway_site import password_checks
 from organization.models import AuditEvent
+from tests.client import exchange
 
 # What is on a page does not depend on the database behind it.
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -164,3 +167,128 @@ def test_people_change_their_password_and_log_out(ada: Any, caplog: pytest.LogCa
     client.post("/admin/logout/")
     assert "log-out of ada" in caplog.text
     assert client.get(reverse("admin:index")).status_code == 302
+
+
+def test_a_name_or_password_beyond_its_bound_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: Any) -> None:
+        raise AssertionError("the password was hashed")
+
+    monkeypatch.setattr("django.contrib.auth.hashers.MD5PasswordHasher.encode", never)
+    for name, password in (("a" * 151, PASSWORD), ("\ufdfa" * 1_000_000, PASSWORD), ("ada", "a" * 4_097)):
+        answer = log_in(name=name, password=password)
+        assert answer.status_code == 200
+        assert "at most" in answer.content.decode()
+
+
+def test_a_log_in_has_a_body_of_some_kilobytes() -> None:
+    form = [("Content-Type", "application/x-www-form-urlencoded")]
+
+    answer = exchange("POST", LOGIN, form, [b"username=" + b"%EF%B7%BA" * 100_000])
+
+    assert answer.status == 413
+    assert "16384" in answer.error["message"].replace(",", "")
+    for path in ("/admin/", "/admin/organization/project/add/"):
+        assert exchange("POST", path, form, [b"a" * 600_000] * 2).status == 413
+        assert exchange("POST", path, form, [b"a" * 600_000]).status in (302, 403)
+
+
+def test_an_address_to_go_to_is_short() -> None:
+    assert Client().get(LOGIN, {"next": "/admin/" + "a" * 2_048}).status_code == 400
+    assert Client().post(LOGIN, {"next": "/admin/" + "a" * 2_048}).status_code == 400
+    assert Client().get(LOGIN, {"next": "/admin/costs/"}).status_code == 200
+
+
+def test_no_more_passwords_are_checked_at_once_than_the_machine_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(password_checks, "WAIT_SECONDS", 0.05)
+    with password_checks.one_check(), password_checks.one_check():
+        answers = [log_in() for _ in range(6)]
+
+    assert [answer.status_code for answer in answers] == [503] * 6
+    assert answers[0].headers["Retry-After"] == "5"
+    assert "was not looked at" in answers[0].content.decode()
+    assert log_in().status_code == 302, "what was not tried is not counted"
+
+
+def test_no_more_people_wait_for_their_check_than_there_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(password_checks, "WAIT_SECONDS", 60)
+    with ExitStack() as held:
+        held.enter_context(password_checks.one_check())
+        held.enter_context(password_checks.one_check())
+        for _ in range(password_checks.MOST_WAITING):
+            assert password_checks._present.acquire(blocking=False)
+            held.callback(password_checks._present.release)
+
+        assert log_in().status_code == 503, "at once"
+
+
+def test_guesses_at_the_old_password_are_counted(ada: Any) -> None:
+    client = Client()
+    client.force_login(ada)
+    form = reverse("admin:password_change")
+    fresh = "another horse battery"
+    weak = {"old_password": PASSWORD, "new_password1": "short", "new_password2": "short"}
+
+    for _ in range(8):
+        assert client.post(form, weak).status_code == 200, "the old one was right"
+    for _ in range(5):
+        assert client.post(form, {**weak, "old_password": WRONG}).status_code == 200
+    typed = {"old_password": PASSWORD, "new_password1": fresh, "new_password2": fresh}
+    assert client.post(form, typed).status_code == 429
+    assert log_in().status_code == 302
+
+
+# --- who logged in from here before --------------------------------------------------------------------
+
+
+def try_from(client: Client, password: str = PASSWORD, name: str = "ada") -> int:
+    return client.post(LOGIN, {"username": name, "password": password}).status_code
+
+
+def used_up(settings: Any) -> None:
+    """Somebody tries the name from everywhere until it has to wait."""
+    settings.GATEWAY_LOGIN_TRIES_PER_NAME = 8
+    assert log_in(password=WRONG, address="10.9.0.1").status_code == 200
+    for number in range(9):
+        log_in(password=WRONG, address=f"10.9.1.{number}")
+    assert log_in(password=WRONG, address="10.9.2.1").status_code == 429
+
+
+def test_strangers_do_not_lock_a_person_out_of_their_own_browser(settings: Any) -> None:
+    browser = Client(REMOTE_ADDR="10.0.0.1")
+    assert try_from(browser) == 302
+    browser.post("/admin/logout/")
+    used_up(settings)
+
+    assert log_in(address="10.0.0.2").status_code == 429, "the right password, from elsewhere"
+    assert try_from(browser) == 302
+    assert try_from(browser, name="bob") == 200, "other names are counted as ever"
+    cookie = browser.cookies["known_device"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Lax", "/admin/login/")
+
+
+def test_a_known_browser_has_as_few_tries(settings: Any) -> None:
+    browser = Client(REMOTE_ADDR="10.0.0.1")
+    try_from(browser)
+    used_up(settings)
+
+    assert [try_from(browser, WRONG) for _ in range(6)] == [200] * 5 + [429]
+    assert try_from(browser) == 429
+    browser.defaults["REMOTE_ADDR"] = "10.0.0.77"
+    assert try_from(browser) == 429, "wherever the cookie is taken to"
+
+
+def test_a_browser_is_known_to_its_own_person_with_their_present_password(settings: Any, ada: Any) -> None:
+    get_user_model().objects.create_superuser("bob", password=PASSWORD)
+    browser, other = Client(REMOTE_ADDR="10.0.0.1"), Client(REMOTE_ADDR="10.0.0.2")
+    try_from(browser)
+    try_from(other, name="bob")
+    used_up(settings)
+    assert try_from(other) == 429, "bob's browser, ada's name"
+    forged = Client(REMOTE_ADDR="10.0.0.3")
+    forged.cookies["known_device"] = browser.cookies["known_device"].value[:-1] + "A"
+    assert try_from(forged) == 429
+
+    ada.set_password("another horse battery")
+    ada.save()
+
+    assert try_from(browser, "another horse battery") == 429, "the cookie was for the old password"
