@@ -5,14 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.admin import site
+from django.core.paginator import InvalidPage
 from django.db.models import Model
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
 from billing.models import Reservation
 from gateway_site.api.identifiers import uuid_or_none
+from gateway_site.api.list_lookups import is_searchable
 from gateway_site.console_theme import NAVIGATION
 from inference.models import Activity, Backend, CatalogModel
 from organization.models import AdminKey, Organization, Project, ProjectKey
@@ -40,6 +43,18 @@ class Found:
     description: str
     link: str
     icon: str
+
+
+def search(request: HttpRequest) -> HttpResponse:
+    """The palette's results. The theme computes on a text of any length and fails on a page that is none."""
+    if not is_searchable(request.GET.get("s", "")):
+        return HttpResponse()  # as for an empty one: nothing is found
+    theme: Any = site
+    try:
+        found: HttpResponse = theme.search(request)
+    except InvalidPage:
+        raise Http404 from None
+    return found
 
 
 def find(request: HttpRequest, words: str) -> list[Found]:

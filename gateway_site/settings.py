@@ -54,7 +54,7 @@ GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
 
 # Unspecified: limits. The spec gives no number for these; a deployment decides.
 GATEWAY_MAX_BODY_BYTES = env.integer("GATEWAY_MAX_BODY_BYTES", 10 * 1024 * 1024, minimum=1024)
-DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, for every route alike
+DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, by `gateway_site.api.body_limits`
 GATEWAY_BODY_TIMEOUT_SECONDS = env.integer("GATEWAY_BODY_TIMEOUT_SECONDS", 30, minimum=1)
 # The request line and the headers: bytes together, number of fields, and how long they may take to arrive.
 GATEWAY_MAX_HEAD_BYTES = env.integer("GATEWAY_MAX_HEAD_BYTES", 64 * 1024, minimum=1024)
@@ -158,6 +158,7 @@ INSTALLED_APPS = [
     "inference",
 ]
 MIDDLEWARE = [
+    "gateway_site.console_bounds.console_bounds",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

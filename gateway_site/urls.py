@@ -7,7 +7,7 @@ from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
 from billing import costs_page
-from gateway_site import health, live_tail, login, playground
+from gateway_site import console_search, health, live_tail, login, playground
 from gateway_site.api import exception_handler
 
 urlpatterns = [
@@ -23,10 +23,11 @@ urlpatterns = [
     path("admin/costs.csv", admin.site.admin_view(costs_page.costs_csv), name="costs-csv"),
     path("admin/playground/", include(playground.urls)),
     path("admin/tail/", admin.site.admin_view(live_tail.page), name="live-tail"),
-    # Ahead of the console's own, which neither counts nor records.
+    # Ahead of the console's own, which neither counts nor records nor bounds.
     path("admin/login/", login.log_in),
     path("admin/logout/", login.log_out),
     path("admin/password_change/", admin.site.admin_view(login.change_password)),
+    path("admin/search/", admin.site.admin_view(console_search.search)),
     path("admin/", admin.site.urls),
     # A route and not a handler, because DEBUG would put its own page before the handler.
     re_path(r"", exception_handler.not_found),
