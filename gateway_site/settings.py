@@ -323,6 +323,9 @@ AUTH_PASSWORD_VALIDATORS = [
         "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
         "OPTIONS": {"min_length": 12},
     },
+    {"NAME": "gateway_site.password_rules.MaximumLengthValidator"},
+    {"NAME": "gateway_site.password_rules.VarietyValidator"},
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 # Behind a proxy that ends TLS; the embedded default is plain HTTP on loopback.
