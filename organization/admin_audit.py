@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -77,6 +77,11 @@ class AuditEventAdmin(ReadOnlyAdmin):
     ordering = ["-id"]
     fields = ["when", "action", "target", "actor", "actor_kind", "organization", "request_seen", "told"]
     readonly_fields = ["when", "target", "actor", "request_seen", "told"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[AuditEvent]:
+        """Entries about people, their log-ins and addresses among them, are for those who may see people."""
+        found: QuerySet[AuditEvent] = super().get_queryset(request)
+        return found if request.user.has_perm("auth.view_user") else found.exclude(target_kind="user")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         event = super().get_object(request, object_id, from_field)

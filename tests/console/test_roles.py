@@ -16,6 +16,8 @@ from django.test import Client
 
 from gateway_site import roles
 from gateway_site.roles import BILLING, OPERATOR, OWNER, READER
+from organization import audit
+from organization.audit import Actor
 from organization.models import AuditEvent, ProjectKey
 from tests.console.console_cast import (
     CONFIRMED,
@@ -239,3 +241,23 @@ def test_someone_without_a_role_sees_nothing(world: World) -> None:
     guest = signed_in(world[User])
 
     assert guest.get(listing(MODELS[0])).status_code == 403
+
+
+@pytest.mark.parametrize("role", [OPERATOR, BILLING, READER])
+def test_who_may_not_see_people_sees_no_log_ins_of_theirs(world: World, role: str) -> None:
+    ada = someone(OWNER, "ada")
+    details = {"address": "203.0.113.9"}
+    entry = audit.record(Actor.staff(ada), "user.log_in", ada, organization=None, details=details)
+    client = signed_in(someone(role))
+    trail = listing(AuditEvent)
+
+    shown = [client.get(trail), client.get(trail, {"q": "user.log_in"}), client.get(trail, {"q": "ada"})]
+
+    for answer in shown:
+        assert answer.status_code == 200
+        assert "user.log_in" not in str([each.action for each in answer.context["cl"].result_list])
+    assert client.get(page(entry)).status_code == 302
+    assert client.get(page(world[AuditEvent])).status_code == 200, "the others are shown"
+    of_owner = signed_in(ada)
+    assert "203.0.113.9" in of_owner.get(page(entry)).content.decode()
+    assert entry in of_owner.get(trail, {"q": "user.log_in"}).context["cl"].result_list
