@@ -23,6 +23,7 @@ from django.utils.cache import add_never_cache_headers
 from django.views.csrf import csrf_failure
 from django.views.decorators.debug import sensitive_post_parameters
 
+from gateway_site import playground_keys
 from gateway_site.api import exception_handler, request_id
 from gateway_site.api.errors import InvalidRequest
 from gateway_site.api.ratelimit import Window, client_address
@@ -56,6 +57,7 @@ def log_in(request: HttpRequest) -> HttpResponse:
         if seconds := window.count(key):
             logger.warning("log-in to the console from %s has to wait: %s", address, window.group)
             return _refusal(request, seconds)
+    before = request.user, request.session.get(playground_keys.SESSION_ENTRY)
     try:
         with one_check():
             answer = admin.site.login(request)
@@ -67,16 +69,20 @@ def log_in(request: HttpRequest) -> HttpResponse:
         logger.warning("log-in of %s to the console from %s failed", _known(name), address)
         return answer
     _forget(counters)
+    if before[0] != request.user:  # in the same browser, whose session ended
+        playground_keys.end_key(person=before[0], key_id=before[1])
     _record(request.user, address)
     remember_device(request, answer, request.user)
     return answer
 
 
 def log_out(request: HttpRequest) -> HttpResponse:
-    person = request.user
+    """End the session, and with it the key that its playground had."""
+    person, key_id = request.user, request.session.get(playground_keys.SESSION_ENTRY)
     answer = admin.site.logout(request)
     if person.is_authenticated and not request.user.is_authenticated:
         logger.info("log-out of %s from the console", person)
+        playground_keys.end_key(person=person, key_id=key_id)
     return answer
 
 
@@ -96,7 +102,9 @@ def change_password(request: HttpRequest) -> HttpResponse:
         _forget([counter])
         return _busy(request)
     if answer.status_code == 302 and request.user.is_authenticated:
-        audit.record(Actor.staff(request.user), "user.change_password", request.user, organization=None)
+        actor = Actor.staff(request.user)
+        audit.record(actor, "user.change_password", request.user, organization=None)
+        playground_keys.end_keys_of(request.user, actor=actor)
         remember_device(request, answer, request.user)
     elif "old_password" in answer.context_data["form"].errors:
         return answer  # type: ignore[no-any-return]

@@ -24,15 +24,13 @@ from billing.money import short_usd
 from gateway_site import playground_keys
 from gateway_site.api.errors import ApiError, NotFound
 from gateway_site.api.identifiers import uuid_or_none
+from gateway_site.playground_keys import PERMISSION, SESSION_ENTRY
 from inference.catalog import enabled_models, price_of
 from inference.dialects import chat
 from inference.models import Activity, CatalogModel
 from organization.models import Project
 from policies.models import Verdict
 
-PERMISSION = "inference.use_playground"
-# Where the browser's own key is remembered, so that it can be ended: its id, never its value.
-SESSION_ENTRY = "playground_key"
 # What a person can look through. Another project is opened from its own page, by `?project=`.
 MOST_PROJECTS, MOST_MODELS = 500, 500
 

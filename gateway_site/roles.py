@@ -74,6 +74,7 @@ TABLE: dict[str, Decision] = {
     "admin.logentry": HIDDEN,
     "contenttypes.contenttype": HIDDEN,
     "sessions.session": HIDDEN,
+    "gateway_site.playgroundkey": HIDDEN,
 }
 
 

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps
-from django.contrib.auth import get_user_model
+from django.contrib.auth import SESSION_KEY, get_user_model
 from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
 from django.db import transaction
+from django.utils import timezone
 
-from gateway_site import roles
+from gateway_site import playground_keys, roles
 from gateway_site.api.errors import Conflict, InvalidRequest, PermissionDenied
 from organization import audit
 from organization.audit import Actor
@@ -91,11 +93,13 @@ def change_role(*, user: User, role: str, actor: Actor, manager: Any) -> User:
             _give(user, role)
             details = {**_told(user, role), "before": {"role": before}}
             audit.record(actor, "user.change_role", user, organization=None, details=details)
+            if not User.objects.get(pk=user.pk).has_perm(playground_keys.PERMISSION):
+                playground_keys.end_keys_of(user, actor=actor)
     return user
 
 
 def deactivate_user(*, user: User, actor: Actor, manager: Any) -> User:
-    """Keep a person out. Their sessions end with the next thing they ask for."""
+    """Keep a person out. Their sessions and their playgrounds' keys end at once, and do not come back."""
     return _switch(user, False, actor, manager)
 
 
@@ -111,6 +115,7 @@ def reset_password(*, user: User, actor: Actor, manager: Any) -> Welcome:
         user.set_password(password)
         user.save(update_fields=["password"])
         audit.record(actor, "user.reset_password", user, organization=None, details=_told(user))
+        playground_keys.end_keys_of(user, actor=actor)
     return Welcome(user, password)
 
 
@@ -120,8 +125,22 @@ def _switch(user: User, is_active: bool, actor: Actor, manager: Any) -> User:
         changed = get_user_model().objects.filter(pk=user.pk, is_active=not is_active)
         if changed.update(is_active=is_active):
             audit.record(actor, f"user.{verb}", user, organization=None, details=_told(user))
+        if not is_active:
+            playground_keys.end_keys_of(user, actor=actor)
+            _end_sessions(user)
     user.refresh_from_db()
     return user
+
+
+def _end_sessions(user: User) -> None:
+    """
+    Log a person out everywhere.
+
+    Whom a session is of is inside it: all that are alive are read, a few for each person of the console.
+    """
+    for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
+        if session.get_decoded().get(SESSION_KEY) == str(user.pk):
+            session.delete()
 
 
 def _give(user: User, role: str) -> None:

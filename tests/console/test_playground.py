@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from billing.models import Reservation
-from gateway_site.playground import SESSION_ENTRY
+from gateway_site.playground_keys import SESSION_ENTRY
 from inference.activity_writer import writer
 from organization import services
 from organization.models import AuditEvent, KeyStatus, Organization, Project, ProjectKey
