@@ -15,6 +15,7 @@ from django.conf import settings  # noqa: E402
 from servestatic import ServeStaticASGI  # noqa: E402
 
 from gateway_site.api.edge import EdgeMiddleware  # noqa: E402
+from gateway_site.api.https_only import HttpsOnlyMiddleware  # noqa: E402
 from gateway_site.api.request_id import RequestIdMiddleware  # noqa: E402
 from gateway_site.lifespan import Lifespan  # noqa: E402
 from gateway_site.live_tail import sockets  # noqa: E402
@@ -22,6 +23,8 @@ from inference.routing import Ahead  # noqa: E402
 
 # Generation ahead of Django, whose middleware knows nothing of streams; everything else to Django.
 gateway: Any = Ahead(otherwise=django_application)
+if settings.GATEWAY_HTTPS:
+    gateway = HttpsOnlyMiddleware(gateway)
 if settings.STATIC_ROOT.is_dir():
     # Files with hashed names, found once at start; every other path goes on to the gateway.
     gateway = ServeStaticASGI(gateway, root=str(settings.STATIC_ROOT), prefix="static")

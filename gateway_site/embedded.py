@@ -1,7 +1,8 @@
-"""The secrets of an installation that was given none: made once, kept in the data directory."""
+"""What an installation keeps in files of its own: secrets, where it was given none, and a SQLite database."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -27,6 +28,21 @@ def load_or_create_secrets(directory: Path) -> dict[str, str]:
             os.unlink(draft)
     loaded: dict[str, str] = json.loads(path.read_text())
     return loaded
+
+
+def keep_private(database: Path) -> None:
+    """
+    Let nobody but the owner read a SQLite file, which holds sessions and password hashes.
+
+    SQLite gives `-wal` and `-shm` the mode of the file itself. A directory that others made keeps its mode.
+    """
+    if not database.parent.is_dir():
+        return  # whoever opens the file is told
+    with contextlib.suppress(PermissionError):  # somebody else's file, which the owner shared with us
+        os.close(os.open(database, os.O_CREAT | os.O_RDONLY, 0o600))
+        for path in (database, *(database.with_name(database.name + end) for end in ("-wal", "-shm"))):
+            if path.exists():
+                path.chmod(0o600)
 
 
 def _new_secrets() -> dict[str, str]:

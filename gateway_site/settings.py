@@ -7,6 +7,7 @@ process, Celery over files. With DATABASE_URL set, nothing is invented: every se
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from gateway_site import env
 from gateway_site.console_theme import UNFOLD as UNFOLD
-from gateway_site.embedded import load_or_create_secrets
+from gateway_site.embedded import keep_private, load_or_create_secrets
 from gateway_site.logs import logging_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -25,6 +26,8 @@ IS_EMBEDDED = not env.secret("DATABASE_URL")
 
 # --- secrets -----------------------------------------------------------------------------------------
 
+if IS_EMBEDDED:
+    os.umask(0o077)  # whatever this process makes is its owner's: the database, Celery's files, downloads
 _made_here = load_or_create_secrets(GATEWAY_DATA_DIR) if IS_EMBEDDED else {}
 
 
@@ -196,6 +199,7 @@ if IS_EMBEDDED:
 else:
     DATABASES = {"default": env.database("DATABASE_URL")}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    keep_private(Path(DATABASES["default"]["NAME"]))
     DATABASES["default"]["OPTIONS"] = {
         # A transaction that reads first and writes later fails at once under DEFERRED when another
         # has written in between; IMMEDIATE waits its turn.
@@ -317,6 +321,8 @@ SPECTACULAR_SETTINGS = {
 
 STATIC_URL = "static/"
 STATIC_ROOT = Path(env.text("GATEWAY_STATIC_ROOT", str(GATEWAY_DATA_DIR / "static")))
+# A web server may serve them too, as another user.
+FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o644, 0o755
 LOGIN_REDIRECT_URL = "admin:index"
 AUTH_PASSWORD_VALIDATORS = [
     {
@@ -336,8 +342,15 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 # How long a person stays logged in to the console.
 SESSION_COOKIE_AGE = 3600 * env.integer("GATEWAY_SESSION_HOURS", 12, minimum=1)
 SECURE_HSTS_SECONDS = 31_536_000 if GATEWAY_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = env.boolean("GATEWAY_HSTS_SUBDOMAINS", False)
+SECURE_HSTS_PRELOAD = env.boolean("GATEWAY_HSTS_PRELOAD", False)
+# To speak for other hosts of the domain is the domain owner's to choose (W005, W021).
+SILENCED_SYSTEM_CHECKS += ["security.W005", "security.W021"]
 if GATEWAY_HTTPS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+# People are sent on to https. Programs are refused by `gateway_site.api.https_only`; probes are let through.
+SECURE_SSL_REDIRECT = GATEWAY_HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^v1/", r"^healthz$", r"^readyz$"]
 X_FRAME_OPTIONS = "DENY"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
