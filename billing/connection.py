@@ -87,7 +87,4 @@ class LedgerConnection:
                 "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off",
             ]
         )
-        # A peer that vanished without a word is noticed in seconds and not in hours.
-        options |= {"keepalives_idle": 2, "keepalives_interval": 1, "keepalives_count": 3}
-        options["tcp_user_timeout"] = STATEMENT_TIMEOUT_MS
         return connection

@@ -13,9 +13,9 @@ import math
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Any
 
 from django.conf import settings
 
@@ -36,47 +36,18 @@ from billing.operations import (
 )
 from billing.worker import Ticket, Worker
 from gateway_site.api.errors import ApiError, RateLimited, Unavailable
+from gateway_site.api.waiting import LoopTimer
 
 # More than this many waiting means that the database cannot keep up; new requests are turned away.
 MAX_QUEUED = 10_000
 # How long a resolution's caller waits before the ledger goes on without it.
-RESOLUTION_WAIT_SECONDS = 5.0
-
-WATCH_SECONDS = 0.25
+RESOLUTION_WAIT_SECONDS = 3.0
 
 NOT_YET = Outcome(state=None, is_durable=False)
 
 
-class Watch:
-    """
-    Ends the waiting of one event loop's callers in time.
-
-    A timer for each call (`asyncio.timeout`) costs as much as all the rest of the call; this is one timer a
-    quarter of a second for all of them, and none while nobody waits.
-    """
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, watches: dict[asyncio.AbstractEventLoop, Watch]
-    ) -> None:
-        self._loop = loop
-        self._watches = watches
-        self._waiting: deque[tuple[float, asyncio.Future[Answer | None]]] = deque()
-        loop.call_later(WATCH_SECONDS, self._look)
-
-    def add(self, future: asyncio.Future[Answer | None], until: float) -> None:
-        self._waiting.append((until, future))
-
-    def _look(self) -> None:
-        now = time.monotonic()
-        still = deque(each for each in self._waiting if not each[1].done())
-        self._waiting = still
-        for until, future in still:
-            if until < now:
-                future.set_result(None)
-        if still:
-            self._loop.call_later(WATCH_SECONDS, self._look)
-        else:
-            del self._watches[self._loop]
+def _answer_none(future: asyncio.Future[Any]) -> None:
+    future.set_result(None)
 
 
 class Ledger:
@@ -86,7 +57,7 @@ class Ledger:
         self.limits = limits or limits_from_settings()
         self._wait_seconds = float(settings.GATEWAY_ADMISSION_WAIT_SECONDS)
         self._worker = Worker(self.limits, self._wait_seconds)
-        self._watches: dict[asyncio.AbstractEventLoop, Watch] = {}
+        self._timer = LoopTimer(_answer_none)
 
     # --- for coroutines ------------------------------------------------------------------------------
 
@@ -143,12 +114,7 @@ class Ledger:
         future: asyncio.Future[Answer | None] = loop.create_future()
         now = time.monotonic()
         self._worker.submit(Ticket(operation, future, loop, now))
-        watch = self._watches.get(loop)
-        if watch is None:
-            for gone in [each for each in self._watches if each.is_closed()]:
-                del self._watches[gone]
-            watch = self._watches[loop] = Watch(loop, self._watches)
-        watch.add(future, now + seconds)
+        self._timer.add(future, now + seconds)
         try:
             return await future
         except asyncio.CancelledError:

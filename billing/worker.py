@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from billing import batch
-from billing.connection import LedgerConnection, Trouble, trouble_of
+from billing.connection import STATEMENT_TIMEOUT_MS, LedgerConnection, Trouble, trouble_of
 from billing.operations import (
     Answer,
     Heartbeat,
@@ -25,10 +25,13 @@ from billing.operations import (
     Release,
 )
 from gateway_site.api.errors import ApiError, Unavailable
+from gateway_site.api.postgresql.deadlines import deadline
 
 logger = logging.getLogger(__name__)
 
 MAX_BATCH = 512
+# The server ends a statement of the ledger before this. If it does not, the connection is dead.
+BATCH_SECONDS = STATEMENT_TIMEOUT_MS / 1000 + 1
 ATTEMPTS = 3
 FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 2.0
@@ -201,13 +204,14 @@ class Worker:
             for ticket in tickets
             if ticket.is_repeated and isinstance(ticket.operation, HoldRequest)
         }
-        applied = batch.run(
-            self._connection.store(),
-            [ticket.operation for ticket in tickets],
-            self._limits,
-            repeated=repeated,
-            wait=wait,
-        )
+        with deadline(BATCH_SECONDS):
+            applied = batch.run(
+                self._connection.store(),
+                [ticket.operation for ticket in tickets],
+                self._limits,
+                repeated=repeated,
+                wait=wait,
+            )
         for ticket in tickets:
             self._locked_out.pop(ticket.operation.organization_id.hex, None)
         if applied.spent_keys:

@@ -7,8 +7,11 @@ import gc
 import logging
 from typing import Any
 
+from django.conf import settings
+
 from billing.ledger import get_ledger
 from billing.sweeper import Sweeper
+from gateway_site.api.postgresql.deadlines import statement_limit
 from gateway_site.parent_watch import stop_with_parent
 from inference import backend_registry, generation
 from inference.activity_writer import writer
@@ -19,6 +22,7 @@ logger = logging.getLogger(__name__)
 LEDGER_SECONDS = 10.0
 ACTIVITY_SECONDS = 5.0
 POLICY_SECONDS = 5.0
+STATEMENT_GRACE_SECONDS = 5.0
 # Objects made and not freed before the youngest are looked at; then tens of those before the older ones.
 COLLECTOR_THRESHOLDS = (20_000, 20, 20)
 
@@ -29,6 +33,9 @@ class Lifespan:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await receive()
         stop_with_parent()
+        # The server ends statements first; this is for one whose connection is dead.
+        if settings.GATEWAY_STATEMENT_TIMEOUT_MS:
+            statement_limit.seconds = settings.GATEWAY_STATEMENT_TIMEOUT_MS / 1000 + STATEMENT_GRACE_SECONDS
         sweeper = Sweeper()
         sweeper.start()
         _spare_the_collector()

@@ -8,10 +8,8 @@ import json
 import uuid
 from collections import Counter, deque
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib import admin
 from django.contrib.auth.decorators import permission_required
@@ -21,6 +19,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from gateway_site.api.errors import Unavailable
+from gateway_site.api.off_loop import off_loop
 from gateway_site.live_tail_access import PERMISSION, person_behind
 from gateway_site.live_tail_poller import GROUP, poller, read_newest
 
@@ -93,7 +93,7 @@ class Backlog:
 
 # The open sockets of this process, by the person's id.
 watching: Counter[Any] = Counter()
-_look_up = partial(database_sync_to_async, thread_sensitive=False)(person_behind)
+_look_up = off_loop(person_behind)
 
 
 class TailConsumer(AsyncWebsocketConsumer):
@@ -114,7 +114,7 @@ class TailConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         try:
             person = await _look_up(self.scope)
-        except AnyDatabaseError:
+        except (AnyDatabaseError, Unavailable):
             person = None
         if person is None:
             await self.close()
@@ -140,7 +140,7 @@ class TailConsumer(AsyncWebsocketConsumer):
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._pass_on()), loop.create_task(self._look_again())]
         # After the group is joined: what ends in between is told twice rather than not at all.
-        with contextlib.suppress(AnyDatabaseError):  # the poller will say so
+        with contextlib.suppress(AnyDatabaseError, Unavailable):  # the poller will say so
             self._backlog.add([text for _, text in await read_newest()])
 
     async def _leave(self) -> None:
@@ -166,7 +166,7 @@ class TailConsumer(AsyncWebsocketConsumer):
             await asyncio.sleep(BEAT_SECONDS)
             try:
                 person = await _look_up(self.scope)
-            except AnyDatabaseError:
+            except (AnyDatabaseError, Unavailable):
                 await self._end(TRY_AGAIN_LATER, "The database does not answer.")
                 return
             if person is None or person.pk != self._person_id:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from functools import partial
 from typing import Any
 
-from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 from django.db import Error as AnyDatabaseError
 
 from billing.money import short_usd
+from gateway_site.api.errors import Unavailable
+from gateway_site.api.off_loop import off_loop
 from inference.models import Activity
 
 logger = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ def _row(values: dict[str, Any]) -> Row:
     return told["id"], json.dumps(told)
 
 
-# In any thread of the pool; its connection is given back as soon as the rows are here.
-read_newest = partial(database_sync_to_async, thread_sensitive=False)(newest)
+# Its connection is given back as soon as the rows are here.
+read_newest = off_loop(newest)
 
 
 class Poller:
@@ -95,7 +95,7 @@ class Poller:
         while True:
             try:
                 rows = await read_newest()
-            except AnyDatabaseError as error:
+            except (AnyDatabaseError, Unavailable) as error:
                 logger.warning("the live tail could not be read: %s", error)
                 await self._tell([], has_trouble=True)
             else:

@@ -191,6 +191,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- database ----------------------------------------------------------------------------------------
 
+# A wait on a database that is frozen, unreachable or locked ends after so long; clients then get a 503.
+GATEWAY_DATABASE_WAIT_SECONDS = env.integer("GATEWAY_DATABASE_WAIT_SECONDS", 3, minimum=1)
+GATEWAY_STATEMENT_TIMEOUT_MS = env.integer("GATEWAY_STATEMENT_TIMEOUT_MS", 30_000)
 DATABASES: dict[str, dict[str, Any]]
 if IS_EMBEDDED:
     DATABASES = {
@@ -204,18 +207,27 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         # A transaction that reads first and writes later fails at once under DEFERRED when another
         # has written in between; IMMEDIATE waits its turn.
         "transaction_mode": "IMMEDIATE",
-        "timeout": 5,
+        "timeout": GATEWAY_DATABASE_WAIT_SECONDS,
         # FULL: what was acknowledged survives a power cut, as on PostgreSQL.
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
     }
 else:
+    DATABASES["default"]["ENGINE"] = "gateway_site.api.postgresql"
     DATABASES["default"].setdefault("OPTIONS", {})
     DATABASES["default"]["OPTIONS"] |= {
-        "connect_timeout": 3,
+        "connect_timeout": max(2, GATEWAY_DATABASE_WAIT_SECONDS),  # libpq takes no shorter one
+        # A peer that vanished without a word is noticed in seconds and not in hours.
+        "keepalives_idle": 2,
+        "keepalives_interval": 1,
+        "keepalives_count": 3,
+        "tcp_user_timeout": GATEWAY_DATABASE_WAIT_SECONDS * 1000,
         "pool": {
             "min_size": env.integer("DATABASE_POOL_MIN", 1),
             "max_size": env.integer("DATABASE_POOL_MAX", 20, minimum=2),
-            "timeout": 3,
+            "timeout": GATEWAY_DATABASE_WAIT_SECONDS,
+            "max_waiting": 500,
+            # Who tries for longer waits for longer between two tries, also when the database is back.
+            "reconnect_timeout": 1,
         },
         # A lock that another session forgot must not freeze the service.
         "options": " ".join(
@@ -223,7 +235,7 @@ else:
             for name, milliseconds in {
                 "lock_timeout": 2_000,
                 "idle_in_transaction_session_timeout": 10_000,
-                "statement_timeout": env.integer("GATEWAY_STATEMENT_TIMEOUT_MS", 30_000),
+                "statement_timeout": GATEWAY_STATEMENT_TIMEOUT_MS,
             }.items()
         ),
     }

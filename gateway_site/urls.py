@@ -35,4 +35,4 @@ urlpatterns = [
 handler400 = "gateway_site.api.exception_handler.bad_request"
 handler403 = "gateway_site.login.forbidden"
 handler404 = "gateway_site.login.missing"
-handler500 = "gateway_site.login.broken"
+handler500 = "gateway_site.error_pages.failed"

@@ -12,16 +12,15 @@ import asyncio
 import hashlib
 import os
 import time
-from functools import partial
 from io import BytesIO
 from typing import Any
 
-from channels.db import database_sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 
 from gateway_site.api import ratelimit
 from gateway_site.api.errors import Unauthenticated
 from gateway_site.api.headers import RawHeaders
+from gateway_site.api.off_loop import off_loop
 from organization.authentication import CUSTOMER_KEY_HEADER, customer_key_from
 from organization.models import ProjectKey
 
@@ -76,8 +75,7 @@ def _find(scope: Any) -> ProjectKey:
         raise
 
 
-# Any thread of the pool will do: each call is whole in itself.
-_read = partial(database_sync_to_async, thread_sensitive=False)(_find)
+_read = off_loop(_find)
 
 
 def _digest_of(headers: RawHeaders) -> bytes:

@@ -14,14 +14,13 @@ import time
 import uuid
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, TypeVar
 
-from channels.db import database_sync_to_async
 from django.db.models import Prefetch, QuerySet
 
 from billing.money import Price
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
+from gateway_site.api.off_loop import off_loop
 from inference import backend_registry
 from inference.backend_registry import BackendMisconfigured
 from inference.backends.base import Backend
@@ -36,8 +35,6 @@ MAX_ENTRIES = 10_000
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
-# Each call is a reading, whole in itself, so any thread of the pool will do.
-off_loop = partial(database_sync_to_async, thread_sensitive=False)
 
 
 @dataclass(frozen=True, slots=True)

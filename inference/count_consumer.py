@@ -17,8 +17,8 @@ from django.core.handlers.asgi import ASGIRequest
 
 from gateway_site.api.errors import InvalidRequest, MethodNotAllowed, ProjectArchivedForUse
 from gateway_site.api.headers import values_by_name
+from gateway_site.api.off_loop import off_loop
 from inference import affinity, token_counting
-from inference.catalog import off_loop
 from inference.consumers import BYTES_PARSED_AT_ONCE, PERMISSION, read_body, require_json
 from inference.dialects import messages
 from inference.dialects.messages_request import TokenCount

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gateway_site.api.errors import BackendError, ProviderRejected
+from gateway_site.api.off_loop import off_loop
 from inference import backend_registry, catalog, tokens
 from inference.backends.anthropic import AnthropicBackend
 from inference.backends.openai import OpenAIBackend
@@ -76,7 +77,7 @@ async def _counting(target: Target) -> AnthropicBackend | None:
     if isinstance(target.backend, AnthropicBackend):
         return target.backend
     if isinstance(target.backend, OpenAIBackend):
-        found: AnthropicBackend | None = await catalog.off_loop(_llama_cpp)(target.deployment_id)
+        found: AnthropicBackend | None = await off_loop(_llama_cpp)(target.deployment_id)
         return found
     return None
 

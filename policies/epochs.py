@@ -13,6 +13,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
@@ -21,11 +22,14 @@ from typing import TypeAlias
 
 import msgspec
 import psycopg
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from psycopg_pool import PoolTimeout
 
 from gateway_site.api.errors import ApiError, Unavailable
 from gateway_site.api.pipeline_postgresql import Pipeline
+from gateway_site.api.postgresql.deadlines import deadline
+from gateway_site.api.waiting import LoopTimer
 from policies.attachment import Snapshot, snapshot_of
 
 logger = logging.getLogger(__name__)
@@ -52,6 +56,7 @@ class SnapshotReader:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._owner = 0
+        self._timer = LoopTimer(_refuse)
         # The thread's own.
         self._known: dict[uuid.UUID, tuple[int, Snapshot]] = {}
         self._postgres_epochs = _PostgresEpochs()
@@ -63,6 +68,7 @@ class SnapshotReader:
         if self._thread is None or self._owner != os.getpid():
             self._start()
         self._asked.put((organization_id, answer))
+        self._timer.add(answer, time.monotonic() + settings.GATEWAY_DATABASE_WAIT_SECONDS)
         return answer
 
     def close(self, seconds: float = 5.0) -> None:
@@ -118,12 +124,14 @@ class SnapshotReader:
                 loop.call_soon_threadsafe(_answer, waiting, found)
 
     def _read_twice(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
-        try:
-            return self._read(wanted)
-        except LOST:
-            # Most often a connection that the server has closed since.
-            connection.close()
-            return self._read(wanted)
+        # One deadline for both: whoever asked is refused when it is over.
+        with deadline(settings.GATEWAY_DATABASE_WAIT_SECONDS):
+            try:
+                return self._read(wanted)
+            except LOST:
+                # Most often a connection that the server has closed since.
+                connection.close()
+                return self._read(wanted)
 
     def _read(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
         connection.ensure_connection()
@@ -142,6 +150,10 @@ class SnapshotReader:
             organization_id: self._known[organization_id][1] if organization_id in epochs else NOTHING
             for organization_id in wanted
         }
+
+
+def _refuse(answer: asyncio.Future[Snapshot]) -> None:
+    answer.set_exception(Unavailable())
 
 
 def _note_seen(answer: asyncio.Future[Snapshot]) -> None:

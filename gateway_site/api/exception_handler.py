@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
+import psycopg
 from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
-from psycopg_pool import PoolTimeout
 from rest_framework import exceptions as drf
 
 from gateway_site.api import envelope
@@ -22,6 +23,7 @@ from gateway_site.api.errors import (
     Unauthenticated,
     Unavailable,
 )
+from gateway_site.api.postgresql.server_watch import ServerAway
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +51,10 @@ def to_api_error(exc: BaseException) -> ApiError:
             return NotFound()
         case drf.ParseError() | BadRequest() | SuspiciousOperation():
             return InvalidRequest()
-        case OperationalError() | InterfaceError() | PoolTimeout():
-            logger.error("database unavailable", exc_info=exc)
+        case OperationalError() | InterfaceError() | psycopg.OperationalError() | psycopg.InterfaceError():
+            # Of a server that is known to be away one line says it all; there are as many as requests.
+            is_known = isinstance(exc.__cause__ or exc, ServerAway)
+            logger.error("database unavailable: %s", exc, exc_info=None if is_known else exc)
             return Unavailable()
         case _:
             logger.error("unexpected exception", exc_info=exc)
@@ -94,4 +98,11 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    return respond(ApiError(), request.path)
+    """What a middleware or a page raised; Django has logged it, and calls this while it handles it."""
+    return respond(unhandled(), request.path)
+
+
+def unhandled() -> ApiError:
+    """The error that the exception being handled means to a client."""
+    exc = sys.exc_info()[1]
+    return ApiError() if exc is None else to_api_error(exc)

@@ -9,6 +9,7 @@ where this has four. Every answer is one value, JSON or nothing, so there is not
 from __future__ import annotations
 
 import select
+import time
 from itertools import count
 from typing import Any
 
@@ -16,9 +17,12 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
+from gateway_site.api.postgresql.connection import ClockedConnection
+
 # Of statements that are prepared. Others may prepare theirs on the same connection.
 _numbers = count()
 
+LOOK_AT_CLOCK_MS = 100
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _READABLE = select.POLLIN
 _BOTH = select.POLLIN | select.POLLOUT
@@ -41,6 +45,7 @@ class Pipeline:
     """
 
     def __init__(self, connection: psycopg.Connection[Any], *, prepares: bool) -> None:
+        self._connection = connection
         self._line = connection.pgconn
         self._prepares = prepares
         self._prepared: dict[str, bytes] = {}
@@ -58,6 +63,8 @@ class Pipeline:
     def deliver(self) -> None:
         """Send what is queued, and wait for all replies."""
         queued, self._queued = self._queued, []
+        if isinstance(self._connection, ClockedConnection):
+            self._connection.begin_wait()
         self._line.enter_pipeline_mode()
         fresh = [self._send(statement, values) for statement, values, _ in queued]
         self._line.pipeline_sync()
@@ -65,6 +72,8 @@ class Pipeline:
         results = [self._answer_to(each[0], name) for each, name in zip(queued, fresh, strict=True)]
         self._next()  # the end of the pipeline
         self._line.exit_pipeline_mode()
+        if isinstance(self._connection, ClockedConnection):
+            self._connection.watch.heard()
         for (_, _, reply), result in zip(queued, results, strict=True):
             if result.status not in _FINE:
                 raise error_from_result(result)
@@ -118,8 +127,11 @@ class Pipeline:
         return result
 
     def _wait(self, events: int) -> int:
-        # Outside of the interpreter's lock. Nothing bounds it here: the server ends statements that take too
-        # long, and the operating system connections that are dead.
+        # Outside of the interpreter's lock.
         poll = select.poll()
         poll.register(self._line.socket, events)
-        return poll.poll()[0][1]
+        began_at = time.monotonic()
+        while not (ready := poll.poll(LOOK_AT_CLOCK_MS)):
+            if isinstance(self._connection, ClockedConnection):
+                self._connection.look_at_clock(began_at)
+        return ready[0][1]
