@@ -10,6 +10,7 @@ the process that started it was killed.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pwd
@@ -150,6 +151,25 @@ class PostgresServer:
     def restart(self, *, immediate: bool = False) -> None:
         self.stop(immediate=immediate)
         self.start()
+
+    def freeze(self) -> None:
+        """Stop every process of the server where it is. Its sockets stay open and say nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)  # first, so that it makes no more children
+        self._signal_children(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._signal_children(signal.SIGCONT)
+        self._process.send_signal(signal.SIGCONT)
+
+    def _signal_children(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        # Not a group: each of them has a session of its own.
+        for task in Path(f"/proc/{self._process.pid}/task").glob("*/children"):
+            for child in task.read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(child), number)
 
     def close(self) -> None:
         # Nothing that is left is worth a checkpoint.

@@ -86,6 +86,15 @@ class ValkeyServer:
         assert self._watchdog is not None
         self._watchdog.watch(None)
 
+    def freeze(self) -> None:
+        """Stop it where it is. Its sockets stay open and say nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def restart(self) -> None:
         self.stop()
         self.start()
