@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.conf import settings
-from django.core.cache import cache
 from django.core.checks import run_checks
 from django.db import DatabaseError, InterfaceError, connection
 from django.db.models.functions import Now
 from kombu.exceptions import OperationalError as BrokerError
 from psycopg_pool import PoolTimeout
-from redis.exceptions import RedisError
 
 from gateway_site.celery_app import app as celery
-from gateway_site.health import pending_migrations
+from gateway_site.health import OK, cache_condition, data_directory, disk_condition, pending_migrations
 from inference.probes import probe
 from organization.models import Organization
 from policies.trial import probe_judge
@@ -56,7 +53,7 @@ def examine() -> list[Finding]:
 def _finding(subject: str, check: Callable[[], str]) -> Finding:
     try:
         return Finding(subject, True, check())
-    except (Trouble, DatabaseError, InterfaceError, PoolTimeout, RedisError, BrokerError, OSError) as problem:
+    except (Trouble, DatabaseError, InterfaceError, PoolTimeout, BrokerError, OSError) as problem:
         lines = str(problem).strip().splitlines() or [type(problem).__name__]
         return Finding(subject, False, lines[0])
 
@@ -69,11 +66,12 @@ def check_settings() -> str:
 
 
 def check_data_directory() -> str:
-    if not os.access(settings.GATEWAY_DATA_DIR, os.W_OK):
-        if settings.IS_EMBEDDED or settings.IS_BROKER_EMBEDDED:
-            raise Trouble(f"{settings.GATEWAY_DATA_DIR} cannot be written.")
+    if connection.vendor != "sqlite" and not settings.IS_BROKER_EMBEDDED:
         return "not needed"
-    return str(settings.GATEWAY_DATA_DIR)
+    directory = data_directory()
+    if (condition := disk_condition(directory)) != OK:
+        raise Trouble(f"{directory} is {condition}.")
+    return str(directory)
 
 
 def check_database() -> str:
@@ -101,9 +99,8 @@ def check_clock() -> str:
 
 
 def check_cache() -> str:
-    cache.set("doctor", "well", 10)
-    if cache.get("doctor") != "well":
-        raise Trouble("What was stored did not come back.")
+    if (condition := cache_condition()) != OK:
+        raise Trouble(f"Redis is {condition}; each process counts its own requests meanwhile.")
     return "shared, in Redis" if settings.REDIS_URL else "in each process"
 
 

@@ -240,16 +240,16 @@ else:
         ),
     }
 
+# /readyz answers 503 where the disk that SQLite writes to has less than this left.
+GATEWAY_MIN_FREE_BYTES = env.integer("GATEWAY_MIN_FREE_BYTES", 64 * 1024 * 1024)
+
 # --- cache, tasks ------------------------------------------------------------------------------------
 
 REDIS_URL = env.secret("REDIS_URL")
-if REDIS_URL:
-    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
-else:
-    CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+CACHES = {"default": {"BACKEND": "gateway_site.api.limit_cache.LimitCache", "LOCATION": REDIS_URL}}
 RATELIMIT_USE_CACHE = "default"
-# The limiter knows neither Django's own Redis cache (W001) nor that one process may count for itself (E003).
-SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
+# The limiter knows no cache but those that it was tried with.
+SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 
 # Within a process only: the live tail's news come from the database, which all processes read.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

@@ -9,6 +9,7 @@ from django.core.cache import cache
 
 from billing.ledger import close_ledger
 from gateway_site.api.row_writer import RowWriter
+from gateway_site.health import readiness
 from gateway_site.live_tail import watching
 from gateway_site.live_tail_poller import poller
 from inference import activity_writer, authentication, catalog, deployments, generation
@@ -25,6 +26,7 @@ WRITERS: dict[str, RowWriter[Any]] = {"activity": activity_writer.writer, "verdi
 def forget() -> None:
     """Rate limits, catalog, keys, circuits, scores."""
     cache.clear()
+    readiness.forget()
     catalog.forget()
     authentication.forget()
     deployments._deployments._circuits.clear()
