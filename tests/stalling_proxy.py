@@ -3,6 +3,7 @@ A TCP proxy that can stop forwarding, as a network that drops packets: sockets s
 
     with StallingProxy(connect) as proxy:     # `connect` opens a socket to the server behind it
         proxy.stall()                         # new connections are accepted, and nothing is said on them
+        proxy.forget()                        # the open ones stall, new ones work
         proxy.refuse()                        # open connections end, new ones are refused
         proxy.forward()                       # all is well again
 """
@@ -28,6 +29,7 @@ class StallingProxy:
         self._connect = connect
         self._listener: socket.socket | None = None
         self._peers: dict[socket.socket, socket.socket] = {}
+        self._forgotten: list[socket.socket] = []
         self._lock = threading.Lock()
         self._may_forward = threading.Event()
         self._is_over = threading.Event()
@@ -54,11 +56,18 @@ class StallingProxy:
     def stall(self) -> None:
         self._may_forward.clear()
 
+    def forget(self) -> None:
+        """Nothing passes any more over the connections that are open now. New ones work."""
+        with self._lock:
+            self._forgotten += self._peers
+            self._peers.clear()
+
     def refuse(self) -> None:
         with self._lock:
-            for each in self._peers:
+            for each in [*self._peers, *self._forgotten]:
                 each.close()
             self._peers.clear()
+            self._forgotten.clear()
             if self._listener is not None:
                 self._listener.close()
             self._listener = None

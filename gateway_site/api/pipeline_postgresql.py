@@ -73,7 +73,7 @@ class Pipeline:
         self._next()  # the end of the pipeline
         self._line.exit_pipeline_mode()
         if isinstance(self._connection, ClockedConnection):
-            self._connection.watch.heard()
+            self._connection.heard()
         for (_, _, reply), result in zip(queued, results, strict=True):
             if result.status not in _FINE:
                 raise error_from_result(result)

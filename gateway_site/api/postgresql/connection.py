@@ -9,11 +9,15 @@ from typing import Any
 
 import psycopg
 from psycopg import pq
+from psycopg_pool import ConnectionPool
 
 from gateway_site.api.postgresql import deadlines
 from gateway_site.api.postgresql.server_watch import ServerAway, ServerWatch, watch_of
 
 _READABLE = 1  # psycopg's Ready.R
+# An idle connection is tried before it is given out again.
+PING_AFTER_SECONDS = 1.0
+PING_SECONDS = 1.0
 
 
 class ClockedConnection(psycopg.Connection[Any]):
@@ -27,6 +31,7 @@ class ClockedConnection(psycopg.Connection[Any]):
 
     watch: ServerWatch
     outages: int
+    heard_at: float
 
     @classmethod
     def connect(cls, conninfo: str = "", **parameters: Any) -> ClockedConnection:
@@ -39,7 +44,7 @@ class ClockedConnection(psycopg.Connection[Any]):
             watch.note_failed_connect(error)
             raise
         made.watch, made.outages = watch, outages
-        watch.heard()
+        made.heard()
         return made
 
     def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
@@ -52,7 +57,25 @@ class ClockedConnection(psycopg.Connection[Any]):
         poll = select.poll()
         poll.register(self.pgconn.socket, select.POLLIN)
         # What comes unasked is the server's farewell, or the end of the connection.
-        return not poll.poll(0)
+        if poll.poll(0):
+            return False
+        return time.monotonic() - self.heard_at < PING_AFTER_SECONDS or self._is_answered()
+
+    def _is_answered(self) -> bool:
+        """One empty statement: a network may have forgotten the connection while the server lives."""
+        try:
+            with deadlines.deadline(PING_SECONDS):
+                ConnectionPool.check_connection(self)
+        except psycopg.Error:
+            # The other idle ones have gone the same way; they need not be tried one by one.
+            self.watch.distrust_connections()
+            return False
+        return True
+
+    def heard(self) -> None:
+        """The server has answered, over this connection."""
+        self.heard_at = time.monotonic()
+        self.watch.heard()
 
     def begin_wait(self) -> float:
         """When the wait begins, which must be worth beginning: raises ServerAway where it is not."""
@@ -95,5 +118,5 @@ class ClockedConnection(psycopg.Connection[Any]):
                 state = gen.send(ready or 0)
         except StopIteration as done:
             if has_heard:
-                self.watch.heard()
+                self.heard()
             return done.value

@@ -34,7 +34,7 @@ class ServerWatch:
 
     def __init__(self) -> None:
         self.is_away = False
-        # Counts outages. A connection that was made before the last one is not used again.
+        # Counts outages, of the server or of connections alone. What was made before is not used again.
         self.outages = 0
         self.parameters: dict[str, Any] = {}
         self._heard_at = 0.0
@@ -73,6 +73,11 @@ class ServerWatch:
         else:
             self._open()
             self._ensure_prober()
+
+    def distrust_connections(self) -> None:
+        """Those that were made until now are not used again."""
+        with self._lock:
+            self.outages += 1
 
     def _open(self) -> None:
         with self._lock:
