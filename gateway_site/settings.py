@@ -58,6 +58,15 @@ GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
 # Unspecified: limits. The spec gives no number for these; a deployment decides.
 GATEWAY_MAX_BODY_BYTES = env.integer("GATEWAY_MAX_BODY_BYTES", 10 * 1024 * 1024, minimum=1024)
 DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, by `gateway_site.api.body_limits`
+# JSON values in one body, nested ones and all; and what the lists of a prompt may hold. Far above what
+# conversations and their tools have, and few enough that reading them takes a fraction of a second.
+GATEWAY_MAX_BODY_NODES = env.integer("GATEWAY_MAX_BODY_NODES", 50_000, minimum=100)
+GATEWAY_MAX_MESSAGES = env.integer("GATEWAY_MAX_MESSAGES", 10_000, minimum=1)
+GATEWAY_MAX_CONTENT_PARTS = env.integer("GATEWAY_MAX_CONTENT_PARTS", 10_000, minimum=1)
+GATEWAY_MAX_TOOLS = env.integer("GATEWAY_MAX_TOOLS", 1_024, minimum=1)
+# Threads that read large bodies, and how many bytes of these may wait for them; one organization's, half.
+GATEWAY_BODY_THREADS = env.integer("GATEWAY_BODY_THREADS", 2, minimum=1)
+GATEWAY_BODY_QUEUE_BYTES = env.integer("GATEWAY_BODY_QUEUE_BYTES", 256 * 1024 * 1024, minimum=1024)
 GATEWAY_BODY_TIMEOUT_SECONDS = env.integer("GATEWAY_BODY_TIMEOUT_SECONDS", 30, minimum=1)
 # The request line and the headers: bytes together, number of fields, and how long they may take to arrive.
 GATEWAY_MAX_HEAD_BYTES = env.integer("GATEWAY_MAX_HEAD_BYTES", 64 * 1024, minimum=1024)

@@ -16,17 +16,16 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from gateway_site.api.strict_json import printable
+from gateway_site.api.strict_json import MAX_NAME_LENGTH, printable
 
 
 class StrictSerializer(serializers.Serializer):
     """Refuses fields that it does not declare."""
 
     def to_internal_value(self, data: Any) -> Any:
-        if isinstance(data, dict):
-            unknown = sorted(data.keys() - self.fields.keys())
-            if unknown:
-                raise serializers.ValidationError({printable(unknown[0]): ["This field is not accepted."]})
+        if isinstance(data, dict) and (unknown := data.keys() - self.fields.keys()):
+            name = printable(min(unknown)[:MAX_NAME_LENGTH])
+            raise serializers.ValidationError({name: ["This field is not accepted."]})
         return super().to_internal_value(data)
 
 

@@ -16,11 +16,14 @@ from typing import Any
 
 from rest_framework.parsers import BaseParser
 
+from gateway_site.api.body_nodes import require_bounded_nodes
 from gateway_site.api.errors import InvalidRequest, UnsupportedMediaType
 
 MAX_DEPTH = 64
 # No field holds a larger number, and Python refuses to read very long ones in its own words.
 MAX_INTEGER_DIGITS = 30
+# What an error repeats of a name that the client chose, which can be megabytes.
+MAX_NAME_LENGTH = 300
 # Only an escape can bring these in: as bytes, both are refused before this is asked.
 FORBIDDEN_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 
@@ -42,6 +45,12 @@ def require_json_content_type(content_type: str, content_encoding: str) -> None:
 
 def loads(body: bytes) -> Any:
     """The value of a JSON body, or InvalidRequest."""
+    require_bounded_nodes(body)
+    return loads_bounded(body)
+
+
+def loads_bounded(body: bytes) -> Any:
+    """As `loads`, for a body whose values were counted already."""
     text = _decoded(body)
     try:
         value = _decoder.decode(text)
@@ -90,7 +99,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         seen: set[str] = set()
         repeated = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InvalidRequest("A name occurs twice in one object.", param=printable(repeated))
+        raise InvalidRequest(
+            "A name occurs twice in one object.", param=printable(repeated[:MAX_NAME_LENGTH])
+        )
     return made
 
 

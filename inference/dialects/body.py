@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway_site.api import strict_json
+from gateway_site.api.body_nodes import require_bounded_nodes
+from gateway_site.api.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
 
 Request = TypeVar("Request", bound=msgspec.Struct)
@@ -28,8 +30,10 @@ _FIELD = re.compile(r"(?s)Object (?:contains unknown|missing required) field `(?
 
 def loads(body: bytes) -> Any:
     """The value of a JSON body, or InvalidRequest."""
+    require_bounded_nodes(body)
     value = _plainly_fine(body)
-    return strict_json.loads(body) if value is None else value
+    checkpoint()
+    return strict_json.loads_bounded(body) if value is None else value
 
 
 def _plainly_fine(body: bytes) -> Any:
