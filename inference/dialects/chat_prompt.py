@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct
 
+from gateway_site.api.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects import body, content
+from inference.dialects import body, bounds, content
+from inference.dialects.addresses import refuse_addresses, refuse_remote_references
 from inference.dialects.chat_request import (
     ChatCompletionRequest,
     ChatMessage,
@@ -35,6 +38,9 @@ from inference.events import (
     Turn,
 )
 
+# Longer ones are replaced by a digest.
+MAX_SALT_LENGTH = 512
+
 
 class ChatCall(Struct, frozen=True):
     """A chat request, understood."""
@@ -55,6 +61,8 @@ def parse(raw: bytes, *, remote_images: bool = False) -> ChatCall:
     value = body.loads(raw)
     request = body.convert(value, ChatCompletionRequest)
     _refuse_conflicts(request)
+    _require_bounds(request)
+    _refuse_remote(request, remote=remote_images)
     turns = tuple(_turns(request.messages, value["messages"], remote=remote_images))
     images, used = _input_options(turns)
     used.update(_options(request))
@@ -73,6 +81,43 @@ def _refuse_conflicts(request: ChatCompletionRequest) -> None:
         raise InvalidRequest(
             "Send exactly one of max_tokens and max_completion_tokens.", param="max_completion_tokens"
         )
+
+
+def _require_bounds(request: ChatCompletionRequest) -> None:
+    bounds.require_few_messages(request.messages, "messages")
+    bounds.require_few_parts((message.content for message in request.messages), "messages")
+    bounds.require_few_tools(request.tools, "tools")
+    bounds.require_few_tools(request.functions, "functions")
+
+
+def _refuse_remote(request: ChatCompletionRequest, *, remote: bool) -> None:
+    """Addresses outside of messages that a backend could fetch. Those in messages are checked with them."""
+    for name in ("web_search_options", "audio", "tool_choice", "function_call"):
+        if isinstance(sent := getattr(request, name), dict):
+            refuse_addresses(sent, name, remote=remote)
+    if request.prediction is not None:
+        _refuse_in_prediction(request.prediction, remote=remote)
+    if isinstance(request.response_format, JsonSchemaFormat):
+        schema = request.response_format.json_schema.schema
+        refuse_remote_references(schema, "response_format.json_schema.schema")
+    for place, tool in enumerate(request.tools or ()):
+        refuse_remote_references(tool, f"tools[{place}]")
+    for place, function in enumerate(request.functions or ()):
+        refuse_remote_references(function, f"functions[{place}]")
+
+
+def _refuse_in_prediction(prediction: Json, *, remote: bool) -> None:
+    """Its content is text or a list of parts, as that of a message is."""
+    said = prediction.get("content")
+    around = {name: value for name, value in prediction.items() if name != "content"}
+    refuse_addresses(around, "prediction", remote=remote)
+    if not isinstance(said, str | None):
+        for place, fields in enumerate(said if isinstance(said, list) else [said]):
+            if not isinstance(fields, dict):
+                raise InvalidRequest(
+                    "A part of the content is an object.", param=f"prediction.content[{place}]"
+                )
+            list(content.parts_of(fields, f"prediction.content[{place}]", remote=remote))
 
 
 def _prompt(
@@ -102,11 +147,20 @@ def _prompt(
         safety_identifier=request.safety_identifier,
         user=request.user,
         cache=CacheHints(
-            key=request.prompt_cache_key, retention=request.prompt_cache_retention, salt=request.cache_salt
+            key=request.prompt_cache_key,
+            retention=request.prompt_cache_retention,
+            salt=_short_salt(request.cache_salt),
         ),
         images=images,
         options_used=used,
     )
+
+
+def _short_salt(salt: str | None) -> str | None:
+    """The salt, or a digest of one of megabytes, which nobody else shall have to hash on the event loop."""
+    if salt is None or len(salt) <= MAX_SALT_LENGTH:
+        return salt
+    return hashlib.sha256(salt.encode()).hexdigest()
 
 
 # --- Messages -----------------------------------------------------------------------------------------
@@ -114,6 +168,7 @@ def _prompt(
 
 def _turns(messages: Sequence[ChatMessage], raw: Sequence[Json], *, remote: bool) -> Iterator[Turn]:
     for place, message in enumerate(messages):
+        checkpoint()
         said = message.content
         yield Turn(
             role=message.role,

@@ -7,8 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway_site.api.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects import body
+from inference.dialects import body, bounds
+from inference.dialects.addresses import refuse_remote_references
 from inference.dialects.messages_request import CountTokensRequest, MessagesTurn
 from inference.dialects.messages_words import Words, text_of
 from inference.events import Json
@@ -42,15 +44,19 @@ def parse(raw: bytes, *, remote_images: bool = False) -> CountCall:
     """
     value = body.loads(raw)
     request = body.convert(value, CountTokensRequest)
+    _require_bounds(request)
     words = Words(remote=remote_images)
     words.add_content(request.system, "system")
     newest = _newest_turn(request.messages)
     for place, message in enumerate(request.messages):
         # Thoughts of turns that are over are dropped before a model reads on.
+        checkpoint()
         at = f"messages[{place}].content"
         words.add_content(message.content, at, counts_thoughts=place >= newest)
     tools = [_tool(tool, f"tools[{place}]", words) for place, tool in enumerate(request.tools or ())]
     if request.output_config is not None or request.output_format is not None:
+        refuse_remote_references(request.output_config, "output_config")
+        refuse_remote_references(request.output_format, "output_format")
         words.add_json([request.output_config, request.output_format])
     return CountCall(
         model=request.model,
@@ -60,6 +66,13 @@ def parse(raw: bytes, *, remote_images: bool = False) -> CountCall:
         pages=words.pages,
         upstream=_upstream(request, tools),
     )
+
+
+def _require_bounds(request: CountTokensRequest) -> None:
+    bounds.require_few_messages(request.messages, "messages")
+    bounds.require_few_parts((message.content for message in request.messages), "messages")
+    bounds.require_few_parts([request.system], "system")
+    bounds.require_few_tools(request.tools, "tools")
 
 
 def _newest_turn(messages: list[MessagesTurn]) -> int:
@@ -82,6 +95,7 @@ def _tool(tool: dict[str, Any], at: str, words: Words) -> dict[str, Any]:
             words.texts.append(text_of(tool, "description", at))
         if not isinstance(tool.get("input_schema"), dict):
             raise InvalidRequest("The schema of the input is an object.", param=f"{at}.input_schema")
+        refuse_remote_references(tool["input_schema"], f"{at}.input_schema")
         words.add_json(tool["input_schema"])
         return tool
     kind = _ALIASES.get(kind, kind) if isinstance(kind, str) else ""

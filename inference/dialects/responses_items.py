@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gateway_site.api.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import content
 from inference.events import Json, OtherPart, Part, Role, TextPart, ToolCall, Turn
@@ -33,6 +34,7 @@ def turns_of(items: list[dict[str, Any]], unseal: Unseal, *, remote: bool) -> It
     """The conversation, or InvalidRequest naming the item at fault."""
     model = _ModelTurn()
     for place, item in enumerate(items):
+        checkpoint()
         at = f"input[{place}]"
         kind = item.get("type", "message")
         if kind == "reasoning":

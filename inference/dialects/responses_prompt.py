@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects import body
+from inference.dialects import body, bounds
+from inference.dialects.addresses import refuse_remote_references
 from inference.dialects.responses_items import Unseal, turns_of
 from inference.dialects.responses_request import AnyObject, ObjectOfSchema, ResponseRequest
 from inference.dialects.responses_tools import Toolbox, choice_of, toolbox_of
@@ -62,6 +63,8 @@ def parse(raw: bytes, *, unseal: Unseal, remote_images: bool = False) -> Respons
     _refuse_unavailable(value)
     request = body.convert(value, ResponseRequest)
     _refuse_long_names(request)
+    _require_bounds(request)
+    _refuse_remote_schemas(request)
     bound = _output_bound(request)
     toolbox = toolbox_of(request.tools or [], may_use=request.tool_choice != "none")
     turns = _turns(request, unseal, remote=remote_images)
@@ -88,6 +91,21 @@ def _refuse_long_names(request: ResponseRequest) -> None:
         raise InvalidRequest(
             f"A name in metadata has at most {MAX_METADATA_NAME} characters.", param="metadata"
         )
+
+
+def _require_bounds(request: ResponseRequest) -> None:
+    if isinstance(request.input, list):
+        bounds.require_few_messages(request.input, "input")
+        for name in ("content", "output"):
+            bounds.require_few_parts((item.get(name) for item in request.input), "input")
+    bounds.require_few_tools(request.tools, "tools")
+
+
+def _refuse_remote_schemas(request: ResponseRequest) -> None:
+    if request.text is not None and isinstance(request.text.format, ObjectOfSchema):
+        refuse_remote_references(request.text.format.schema, "text.format.schema")
+    for place, tool in enumerate(request.tools or ()):
+        refuse_remote_references(tool, f"tools[{place}]")
 
 
 def _output_bound(request: ResponseRequest) -> int:

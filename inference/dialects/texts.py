@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway_site.api.checkpoints import checkpoint
 from inference.events import ImagePart, Prompt
 
 # Whose strings are words of this program, not of the client.
@@ -35,11 +36,29 @@ def _gather(node: Any, texts: list[str]) -> None:
         texts.append(node)
         return
     for child in _children(node):
-        # Most are one of these two. Asked here, a plain message costs a fifth.
-        if type(child) is str:
+        # Most are one of these. Asked here, a plain message costs a fifth, and a schema less.
+        kind = type(child)
+        if kind is str:
             texts.append(child)
+        elif kind is dict or kind is list:
+            _gather_json(child, texts)
         elif child is not None:
             _gather(child, texts)
+
+
+def _gather_json(node: dict[str, Any] | list[Any], texts: list[str]) -> None:
+    """As `_gather`, for values of a body, which can be many."""
+    checkpoint()
+    children: Iterable[Any] = node
+    if type(node) is dict:
+        texts.extend(node)
+        children = node.values()
+    for child in children:
+        kind = type(child)
+        if kind is str:
+            texts.append(child)
+        elif kind is dict or kind is list:
+            _gather_json(child, texts)
 
 
 def _children(node: Any) -> Iterable[Any]:
