@@ -14,6 +14,7 @@ from billing.operations import Hold, HoldRequest
 from gateway_site.api.errors import ContextLengthExceeded, UnsupportedOption
 from inference import affinity, catalog, deployments, tokens
 from inference.backends.base import require_options
+from inference.body_pool import SMALL, BodyWork
 from inference.catalog import ServedModel, Target
 from inference.events import Prompt
 from inference.tokens import CountTokens, PromptSize
@@ -35,7 +36,13 @@ class Admission(Struct, frozen=True):
 
 
 async def admit(
-    prompt: Prompt, *, key: ProjectKey, session: str | None, request_id: uuid.UUID, is_judged_first: bool
+    prompt: Prompt,
+    *,
+    key: ProjectKey,
+    session: str | None,
+    request_id: uuid.UUID,
+    is_judged_first: bool,
+    work: BodyWork = SMALL,
 ) -> Admission:
     """
     Resolve the model, check the prompt against it, and hold what the answer can cost at most.
@@ -46,7 +53,7 @@ async def admit(
     model = await catalog.served_model(prompt.model, key)
     hints, route = affinity.hints_for(key, prompt.cache, session)
     targets = _able(prompt, model, deployments.in_order(model, route))
-    size = await tokens.size_of(prompt, model.tokenizer)
+    size = await tokens.size_of(prompt, model.tokenizer, work)
     count = await tokens.counter_ready(model.tokenizer) if model.tokenizer else None
     prompt = structs.replace(prompt, output_bound=_output_bound(prompt, model, size), cache=hints)
     # Nothing is awaited after this: a hold that was given is in the hands of whoever settles it.

@@ -8,7 +8,6 @@ here one waits for its end or the client's, whichever comes first.
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -25,6 +24,7 @@ from gateway_site.api.strict_json import require_json_content_type
 from inference import activity_writer, affinity, authentication
 from inference.activity import Trace
 from inference.admission import admit
+from inference.body_pool import BodyWork
 from inference.dialects import chat, chat_prompt, responses
 from inference.dialects.chat_head import Head
 from inference.dialects.chat_prompt import ChatCall
@@ -38,8 +38,6 @@ from organization.permissions import require
 from policies.gate import Gate, look
 
 PERMISSION = "inference:write"
-# Larger bodies are read in a thread.
-BYTES_PARSED_AT_ONCE = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +118,7 @@ class GenerationConsumer:
         timing = trace.server_timing if settings.GATEWAY_SERVER_TIMING else None
         flight = Flight(Wire(scope, send, timing))
         task = flight.start(self._work(flight, key, trace, session, body))
+        del body  # megabytes, which an answer of minutes has no use for
         await flight.follow(receive)
         if flight.reason in (Abort.HUNG_UP, Abort.SLOW_READER):
             trace.give_up()
@@ -131,7 +130,9 @@ class GenerationConsumer:
         in_force = look(key.project)  # asked while the body is parsed
         organization_id = key.project.organization_id
         began = time.monotonic()
-        call = await self._parse(body, organization_id)
+        work = BodyWork.on(body, organization_id)
+        call = await self._parse(body, organization_id, work)
+        del body
         trace.model, trace.is_stream = call.prompt.model, call.stream
         parsed = trace.note_step("parse", began)
         gate = await Gate.open(
@@ -143,12 +144,15 @@ class GenerationConsumer:
             session=session,
             request_id=trace.id,
             is_judged_first=gate.blocks_request,
+            work=work,
         )
         trace.note_step("reserve", parsed)
         head = self.dialect.head(call, organization_id, trace.id)
-        async with Generation(admission, trace) as generation:
+        async with Generation(admission, trace, work) as generation:
             flight.generation = generation
-            answer = await judged(generation, gate=gate, prompt=call.prompt, is_streamed=call.stream)
+            answer = await judged(
+                generation, gate=gate, prompt=call.prompt, is_streamed=call.stream, work=work
+            )
             async with aclosing(answer) as events:
                 await self._answer(flight, events, head, call.stream)
         trace.succeed()
@@ -160,10 +164,9 @@ class GenerationConsumer:
         else:
             await flight.wire.send_json(await self.dialect.fold(events, head))
 
-    async def _parse(self, body: bytes, organization_id: uuid.UUID) -> Any:
+    async def _parse(self, body: bytes, organization_id: uuid.UUID, work: BodyWork) -> Any:
         remote = settings.GATEWAY_REMOTE_IMAGES
-        parse = partial(self.dialect.parse, body, organization_id=organization_id, remote_images=remote)
-        return parse() if len(body) <= BYTES_PARSED_AT_ONCE else await asyncio.to_thread(parse)
+        return await work.run(self.dialect.parse, body, organization_id=organization_id, remote_images=remote)
 
 
 HEADERS = ("Content-Type", "Content-Encoding", affinity.SESSION_HEADER, affinity.SESSION_ALIAS)

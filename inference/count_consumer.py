@@ -1,13 +1,13 @@
 """
 POST /v1/messages/count_tokens, as an ASGI application ahead of Django.
 
-Ahead of Django as generation is, because it may ask a backend, and because a large input is counted in a
-thread of the pool, where Django would let every other view of the process wait for it.
+Ahead of Django as generation is, because it may ask a backend, and because a large input is read and counted
+in the pool for large bodies. It runs as generation does, in a task with a deadline that ends when its client
+disconnects.
 """
 
 from __future__ import annotations
 
-import asyncio
 from io import BytesIO
 from typing import Any
 
@@ -19,9 +19,11 @@ from gateway_site.api.errors import InvalidRequest, MethodNotAllowed, ProjectArc
 from gateway_site.api.headers import values_by_name
 from gateway_site.api.off_loop import off_loop
 from inference import affinity, token_counting
-from inference.consumers import BYTES_PARSED_AT_ONCE, PERMISSION, read_body, require_json
+from inference.body_pool import BodyWork
+from inference.consumers import PERMISSION, read_body, require_json
 from inference.dialects import messages
 from inference.dialects.messages_request import TokenCount
+from inference.generation import Flight
 from inference.wire import Wire
 from organization.authentication import CustomerKeyAuthentication
 from organization.models import ProjectKey
@@ -45,9 +47,19 @@ async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
     body = await read_body(receive)
     if body is None:
         return
-    call = await _parsed(body)
-    counted = TokenCount(await token_counting.count(call, key))
-    await Wire(scope, send).send_json(msgspec.json.encode(counted))
+    flight = Flight(Wire(scope, send))
+    task = flight.start(_count(flight.wire, key, body))
+    del body
+    await flight.follow(receive)
+    task.result()
+
+
+async def _count(wire: Wire, key: ProjectKey, body: bytes) -> None:
+    work = BodyWork.on(body, key.project.organization_id)
+    call = await work.run(messages.parse, body, remote_images=settings.GATEWAY_REMOTE_IMAGES)
+    del body
+    counted = TokenCount(await token_counting.count(call, key, work))
+    await wire.send_json(msgspec.json.encode(counted))
 
 
 @off_loop
@@ -64,10 +76,3 @@ def _check_hints(headers: dict[str, list[str]]) -> None:
     affinity.session_of(headers)
     if len(",".join(headers[BETA_HEADER])) > MAX_BETA_LENGTH:
         raise InvalidRequest(f"The beta flags have at most {MAX_BETA_LENGTH} characters.", param=BETA_HEADER)
-
-
-async def _parsed(body: bytes) -> messages.CountCall:
-    remote = settings.GATEWAY_REMOTE_IMAGES
-    if len(body) <= BYTES_PARSED_AT_ONCE:
-        return messages.parse(body, remote_images=remote)
-    return await asyncio.to_thread(messages.parse, body, remote_images=remote)

@@ -22,6 +22,7 @@ from inference.wire import Wire
 
 # How long aborted requests may take to settle before the process ends without them.
 SETTLE_SECONDS = 8.0
+NOT_ASKED_IN_TIME = "The request could not be prepared in time. No backend was asked, and nothing is charged."
 
 flights: set[Flight] = set()
 
@@ -99,8 +100,9 @@ class Flight:
         """What a client that is still there is told."""
         is_free = self.generation is None or self.generation.is_provably_free
         if reason is Abort.DEADLINE:
-            if self.generation is not None:
-                self.generation.note_silence()
+            if self.generation is None or not self.generation.has_asked:
+                return DeadlineExceeded(NOT_ASKED_IN_TIME, is_free=True)
+            self.generation.note_silence()
             return DeadlineExceeded(is_free=is_free)
         if reason is Abort.DRAIN:
             error = ShuttingDown()

@@ -24,6 +24,7 @@ from inference.activity import Attempt, Trace
 from inference.admission import Admission
 from inference.backends.http_failures import OptionNotImplemented
 from inference.backends.usage import log_alert
+from inference.body_pool import SMALL, BodyWork
 from inference.catalog import Target
 from inference.events import Event, Usage
 from inference.metering import Meter
@@ -41,8 +42,9 @@ class Generation:
     `events` may be read once; leaving that in any way has stopped the backend, and settled as well.
     """
 
-    def __init__(self, admission: Admission, trace: Trace) -> None:
+    def __init__(self, admission: Admission, trace: Trace, work: BodyWork = SMALL) -> None:
         self._admission = admission
+        self._work = work
         self._trace = trace
         self._meter = Meter(
             completions=admission.prompt.completions,
@@ -55,7 +57,8 @@ class Generation:
         self._may_owe = False
         self._is_dispatched = admission.is_dispatched
         self._is_forgiven = False
-        self._target: Target | None = None
+        # The one that was asked last.
+        self._asked: Target | None = None
         # From the moment when the backend is done with.
         self.is_over = False
         # While the outcome is being written, which takes a bounded time: nothing is left to be stopped.
@@ -81,7 +84,7 @@ class Generation:
             for target in self._admission.targets:
                 attempt = self._begin(target)
                 try:
-                    async with aclosing(self._said_by(target)) as events:
+                    async with aclosing(await self._said_by(target)) as events:
                         async for event in events:
                             if type(event) is Usage:
                                 meter.report(event)
@@ -122,8 +125,13 @@ class Generation:
 
     def note_silence(self) -> None:
         """The deadline came: whoever was asked last did not answer in time."""
-        if self._target is not None:
-            deployments.note_failure(self._target)
+        if self._asked is not None:
+            deployments.note_failure(self._asked)
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether any backend was asked, so that a deadline may be a backend's fault."""
+        return self._asked is not None
 
     @property
     def is_provably_free(self) -> bool:
@@ -132,11 +140,15 @@ class Generation:
     # --- the backends --------------------------------------------------------------------------------
 
     def _begin(self, target: Target) -> Attempt:
-        self._target = target
         return self._trace.begin_attempt(target.name)
 
-    def _said_by(self, target: Target) -> AsyncGenerator[Event, None]:
-        return target.backend.generate(self._admission.prompt, model=target.model, dispatch=self._dispatch)
+    async def _said_by(self, target: Target) -> AsyncGenerator[Event, None]:
+        # A call builds the body for the backend; nothing is sent before the first event is asked for.
+        events = await self._work.run(
+            target.backend.generate, self._admission.prompt, model=target.model, dispatch=self._dispatch
+        )
+        self._asked = target
+        return events
 
     def _go_on_after(self, error: BackendError | UnsupportedOption, target: Target) -> None:
         """Raise the error again, unless another target may be asked."""

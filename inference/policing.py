@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Hashable
 from django.conf import settings
 
 from gateway_site.api.errors import JudgeUnavailable, PolicyViolation
+from inference.body_pool import SMALL, BodyWork
 from inference.dialects.texts import texts_of
 from inference.events import (
     Annotation,
@@ -28,7 +29,7 @@ from policies.guard import guarded, released_after
 
 
 async def judged(
-    generation: Generation, *, gate: Gate, prompt: Prompt, is_streamed: bool
+    generation: Generation, *, gate: Gate, prompt: Prompt, is_streamed: bool, work: BodyWork = SMALL
 ) -> AsyncGenerator[Event, None]:
     """
     The events of a generation, as far as the request's policies let them.
@@ -42,7 +43,8 @@ async def judged(
     async def check() -> None:
         began = time.monotonic()
         try:
-            await gate.check_request(texts_of(prompt), is_readable=_is_readable(prompt))
+            texts = [await work.run(_text_of_prompt, prompt)] if gate.has_request_policies else []
+            await gate.check_request(texts, is_readable=_is_readable(prompt))
         except (PolicyViolation, JudgeUnavailable):
             generation.forgive()
             raise
@@ -81,6 +83,11 @@ def text_of(event: Event) -> tuple[Hashable, str] | None:
             return (index, "annotations"), f"{title}\n{url}\n"
         case _:
             return None
+
+
+def _text_of_prompt(prompt: Prompt) -> str:
+    """As `check_request` would join the texts."""
+    return "\n".join(texts_of(prompt))
 
 
 def _is_readable(prompt: Prompt) -> bool:

@@ -17,6 +17,7 @@ from gateway_site.api.off_loop import off_loop
 from inference import backend_registry, catalog, tokens
 from inference.backends.anthropic import AnthropicBackend
 from inference.backends.openai import OpenAIBackend
+from inference.body_pool import SMALL, BodyWork
 from inference.catalog import Target
 from inference.dialects.messages import CountCall
 from inference.models import Backend as BackendRow
@@ -40,15 +41,15 @@ _SEAM = re.compile(
 MAX_STRETCH = 4
 
 
-async def count(call: CountCall, key: ProjectKey) -> int:
+async def count(call: CountCall, key: ProjectKey, work: BodyWork = SMALL) -> int:
     """Input tokens of the call, for the model that it names, if this key's organization may use that."""
     model = await catalog.served_model(call.model, key)
     for target in model.targets:
-        counted = await _asked_of(target, call)
+        counted = await _asked_of(target, call, work)
         if counted is not None:
             return counted
     counter = await tokens.counter_ready(model.tokenizer or USUAL_VOCABULARY)
-    counted = await asyncio.to_thread(count_texts, counter, call.texts)
+    counted = await work.run_in_thread(count_texts, counter, call.texts)
     return (
         counted
         + tokens.LIKELY_AROUND_A_TURN * call.turns
@@ -58,14 +59,15 @@ async def count(call: CountCall, key: ProjectKey) -> int:
     )
 
 
-async def _asked_of(target: Target, call: CountCall) -> int | None:
+async def _asked_of(target: Target, call: CountCall, work: BodyWork) -> int | None:
     """The backend's own count; None where it has none to give, now or ever."""
     backend = await _counting(target)
     if backend is None:
         return None
+    request = await work.run(backend.count_request, {"model": target.model, **call.upstream})
     try:
         async with asyncio.timeout(BACKEND_SECONDS):
-            return await backend.count_tokens({"model": target.model, **call.upstream})
+            return await backend.count_tokens(request)
     except ProviderRejected:
         raise
     except (BackendError, TimeoutError) as error:

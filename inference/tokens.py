@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import splintr
 from msgspec import Struct
 
+from gateway_site.api.checkpoints import checkpoint
+from inference.body_pool import SMALL, BodyWork
 from inference.dialects.texts import texts_of
 from inference.events import Prompt
 
@@ -41,6 +42,8 @@ VOCABULARIES = (
 # itself for as long as a call takes.
 CHARACTERS_COUNTED_AT_ONCE = 16_384
 SLICE_CHARACTERS = 8_192
+# What one call of the tokenizer takes, in characters that it could count meanwhile.
+CALL_CHARACTERS = 32
 
 # What a chat template writes around the client's words, generously: a role and its marks, quotes and
 # braces around each text of a tool, a default system message, the instructions for tools, an image.
@@ -98,16 +101,20 @@ async def counter_ready(vocabulary: str) -> CountTokens:
 _ready: dict[str, CountTokens] = {"": lambda text: _count_bytes(text)}
 
 
-async def size_of(prompt: Prompt, vocabulary: str) -> PromptSize:
-    """What the prompt comes to as input."""
+async def size_of(prompt: Prompt, vocabulary: str, work: BodyWork = SMALL) -> PromptSize:
+    """What the prompt comes to as input. A large one is walked and counted in the pool of `work`."""
     count = await counter_ready(vocabulary)
-    texts = list(texts_of(prompt))
-    if sum(map(len, texts)) <= CHARACTERS_COUNTED_AT_ONCE:
-        counted = sum(map(count, texts))
+    if work.is_large:
+        texts, counted = await work.run_in_thread(_count_prompt, count, prompt)
     else:
-        counted = await asyncio.to_thread(count_pieces, count, _slices_of(texts))
+        gathered = list(texts_of(prompt))
+        texts = len(gathered)
+        if sum(map(len, gathered)) <= CHARACTERS_COUNTED_AT_ONCE:
+            counted = sum(map(count, gathered))
+        else:
+            counted = await work.run_in_thread(count_pieces, count, _slices_of(gathered))
     turns = len(prompt.turns)
-    upper = counted + AROUND_A_TEXT * len(texts) + AROUND_A_TURN * turns + AROUND_A_PROMPT
+    upper = counted + AROUND_A_TEXT * texts + AROUND_A_TURN * turns + AROUND_A_PROMPT
     if prompt.tools or prompt.functions or prompt.answer_format is not None:
         upper += AROUND_TOOLS
     return PromptSize(
@@ -116,13 +123,21 @@ async def size_of(prompt: Prompt, vocabulary: str) -> PromptSize:
     )
 
 
+def _count_prompt(count: CountTokens, prompt: Prompt) -> tuple[int, int]:
+    texts = list(texts_of(prompt))
+    return len(texts), count_pieces(count, _slices_of(texts))
+
+
 def count_pieces(count: CountTokens, pieces: Iterable[str]) -> int:
-    """For a thread beside the event loop's."""
-    counted = 0
+    """For a thread beside the event loop's, which gets the interpreter back every few thousand characters."""
+    counted = weight = 0
     for piece in pieces:
         counted += count(piece)
-        # The loop has the interpreter at once, and not when five milliseconds are over.
-        time.sleep(0)
+        # A call by itself is work, however short the text.
+        weight += len(piece) + CALL_CHARACTERS
+        if weight >= SLICE_CHARACTERS:
+            weight = 0
+            checkpoint()
     return counted
 
 

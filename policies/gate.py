@@ -106,6 +106,10 @@ class Gate:
         return bool(self._request.enforcing)
 
     @property
+    def has_request_policies(self) -> bool:
+        return bool(self._request.enforcing or self._request.monitoring)
+
+    @property
     def has_response_policies(self) -> bool:
         return bool(self._response.enforcing or self._response.monitoring)
 
@@ -121,7 +125,7 @@ class Gate:
         `is_readable` is False where the request also has what no judge here can read, such as an image: an
         enforcing policy cannot know then. Monitoring policies are judged later and refuse nothing.
         """
-        if not (self._request.enforcing or self._request.monitoring):
+        if not self.has_request_policies:
             return
         text = "\n".join(texts)
         record = self._record(Direction.REQUEST)

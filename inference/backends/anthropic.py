@@ -66,9 +66,12 @@ class AnthropicBackend:
         request = self._request(self._url, body, bounded_stream_bytes(prompt.output_bound))
         return converse(self._client, request, reader, dispatch)
 
-    async def count_tokens(self, body: Mapping[str, Any]) -> int:
-        """Input tokens of a Messages-shaped body, which the caller has checked. Generates nothing."""
-        request = self._request(f"{self._url}/count_tokens", body, MAX_ERROR_BODY_BYTES)
+    def count_request(self, body: Mapping[str, Any]) -> Request:
+        """The request for `count_tokens`, of a Messages-shaped body that the caller has checked."""
+        return self._request(f"{self._url}/count_tokens", body, MAX_ERROR_BODY_BYTES)
+
+    async def count_tokens(self, request: Request) -> int:
+        """Input tokens, as the backend counts them. Generates nothing."""
         answer = await self._client.post(request, nothing_to_mark)
         try:
             counted = msgspec.json.decode(await answer.whole())

@@ -71,6 +71,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 async def measure(rounds: int, vocabularies: list[str]) -> float:
     """Print a line for each text, and return the longest that counting took the loop."""
     from inference import tokens
+    from inference.body_pool import BodyWork
     from inference.consumers import chat_completions
 
     worst, lag = 0.0, Lag()
@@ -82,8 +83,10 @@ async def measure(rounds: int, vocabularies: list[str]) -> float:
                 text = (unit * (size // len(unit) + 1))[:size]
                 body = {"model": "m", "messages": [{"role": "user", "content": text}]}
                 raw = json.dumps(body, ensure_ascii=False).encode()
-                read = partial(chat_completions._parse, raw, uuid.uuid4())
-                count = partial(tokens.size_of, (await read()).prompt, vocabulary)
+                organization_id = uuid.uuid4()
+                work = BodyWork.on(raw, organization_id)
+                read = partial(chat_completions._parse, raw, organization_id, work)
+                count = partial(tokens.size_of, (await read()).prompt, vocabulary, work)
                 reading = [await lag.of(read) for _ in range(rounds)]
                 counting = [await lag.of(count) for _ in range(rounds)]
                 worst = max(worst, min(counting))

@@ -181,7 +181,8 @@ def count(model: Any) -> Any:
     async def run() -> Any:
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
             body = {"model": model, "messages": [{"role": "user", "content": "Hi"}] * 3}
-            return await anthropic_backend(client, upstream).count_tokens(body), upstream.last.path
+            backend = anthropic_backend(client, upstream)
+            return await backend.count_tokens(backend.count_request(body)), upstream.last.path
 
     return asyncio.run(run())
 
