@@ -102,7 +102,7 @@ class GenerationConsumer:
             await self._serve(key, trace, scope, receive, send)
         except ApiError as error:
             trace.fail(error)
-            raise
+            raise without_frames(error) from None
         finally:
             activity_writer.note(trace)
 
@@ -167,6 +167,16 @@ class GenerationConsumer:
     async def _parse(self, body: bytes, organization_id: uuid.UUID, work: BodyWork) -> Any:
         remote = settings.GATEWAY_REMOTE_IMAGES
         return await work.run(self.dialect.parse, body, organization_id=organization_id, remote_images=remote)
+
+
+def without_frames(error: ApiError) -> ApiError:
+    """
+    The error without the frames that it came through, which hold the body and all that was read of it.
+
+    They and the task that ended with the error hold each other, so the megabytes of every refused body would
+    stay until the garbage collector comes by.
+    """
+    return error.with_traceback(None)
 
 
 HEADERS = ("Content-Type", "Content-Encoding", affinity.SESSION_HEADER, affinity.SESSION_ALIAS)

@@ -15,12 +15,12 @@ import msgspec
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 
-from gateway_site.api.errors import InvalidRequest, MethodNotAllowed, ProjectArchivedForUse
+from gateway_site.api.errors import ApiError, InvalidRequest, MethodNotAllowed, ProjectArchivedForUse
 from gateway_site.api.headers import values_by_name
 from gateway_site.api.off_loop import off_loop
 from inference import affinity, token_counting
 from inference.body_pool import BodyWork
-from inference.consumers import PERMISSION, read_body, require_json
+from inference.consumers import PERMISSION, read_body, require_json, without_frames
 from inference.dialects import messages
 from inference.dialects.messages_request import TokenCount
 from inference.generation import Flight
@@ -51,7 +51,10 @@ async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
     task = flight.start(_count(flight.wire, key, body))
     del body
     await flight.follow(receive)
-    task.result()
+    try:
+        task.result()
+    except ApiError as error:
+        raise without_frames(error) from None
 
 
 async def _count(wire: Wire, key: ProjectKey, body: bytes) -> None:

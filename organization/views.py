@@ -52,6 +52,25 @@ class OrganizationViewSet(GenericViewSet):
         key: AdminKey = self.request.auth  # type: ignore[assignment]
         return key.organization
 
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        finally:
+            self._drop_body(request)
+
+    def _drop_body(self, request: Any) -> None:
+        """
+        Let go of what the client sent, of whatever size and whoever it was.
+
+        The requests of Django and of DRF, the view, its serializers and the response hold each other until
+        the garbage collector comes by, which is after hundreds of requests.
+        """
+        request._body = b""
+        kept = vars(self.request)
+        kept.pop("_stream", None)
+        if type(sent := kept.get("_full_data")) is dict:
+            sent.clear()
+
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         # A chunked body comes without a Content-Length, which DRF takes for no body at all.
         request.META["CONTENT_LENGTH"] = str(len(request.body))

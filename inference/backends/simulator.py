@@ -76,8 +76,9 @@ MANNERS = {
 WORDS_BEFORE_TROUBLE = 3
 # One suspension in so many rounds lets the other requests of the process live.
 ROUNDS_BETWEEN_BREATHS = 16
-# Counting more than this would hold up the other requests; it is done in a thread.
+# Counting more than this, or what is no plain text, would hold up the other requests; it is done in a thread.
 CHARACTERS_COUNTED_AT_ONCE = 16_384
+TURNS_COUNTED_AT_ONCE = 100
 
 _PACED = re.compile(r"paced-([0-9]{1,6})x([0-9]{1,6})")
 _SLOW = re.compile(r"fails-slow-([0-9]{1,4})")
@@ -150,10 +151,14 @@ class SimulatorBackend:
         raise BackendFailed()
 
     async def _prompt_tokens(self, prompt: Prompt) -> int:
-        texts = list(texts_of(prompt))
-        if sum(map(len, texts)) < CHARACTERS_COUNTED_AT_ONCE:
-            return sum(map(self._count, texts))
-        return await asyncio.to_thread(lambda: sum(map(self._count, texts)))
+        said = [turn.content for turn in prompt.turns[: TURNS_COUNTED_AT_ONCE + 1]]
+        characters = sum(len(text) for text in said if isinstance(text, str))
+        is_plain = (
+            not prompt.tools and prompt.answer_format is None and not any(type(e) is tuple for e in said)
+        )
+        if is_plain and len(said) <= TURNS_COUNTED_AT_ONCE and characters < CHARACTERS_COUNTED_AT_ONCE:
+            return sum(map(self._count, texts_of(prompt)))
+        return await asyncio.to_thread(lambda: sum(map(self._count, texts_of(prompt))))
 
 
 def _usage(name: str, prompt: Prompt, asked: int, scripts: list[Script]) -> Iterator[Usage]:

@@ -57,7 +57,7 @@ def _gather_json(node: dict[str, Any] | list[Any], texts: list[str]) -> None:
         kind = type(child)
         if kind is str:
             texts.append(child)
-        elif kind is dict or kind is list:
+        elif child and (kind is dict or kind is list):
             _gather_json(child, texts)
 
 
