@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Raw, Struct, json, to_builtins
 
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import body, bounds
@@ -257,6 +257,11 @@ _TOLD_IF_SENT = (
     "background",
 )
 
+# Fields without a bound, which an answer repeats several times. Long ones are written once, where the request
+# is read, so that the event loop has but to copy them.
+_TOLD_AT_LENGTH = ("instructions", "tools", "tool_choice", "text")
+MAX_ECHO_WRITTEN_ANEW = 16 * 1024
+
 
 def _echo(request: ResponseRequest) -> Json:
     told = {name: value for name in _ALWAYS_TOLD if (value := getattr(request, name)) is not None}
@@ -264,7 +269,11 @@ def _echo(request: ResponseRequest) -> Json:
     for name in ("text", "reasoning"):
         if name in sent:
             sent[name] = _without_nulls(to_builtins(sent[name]))
-    return {**_ALWAYS_TOLD, **told, **sent}
+    echo = {**_ALWAYS_TOLD, **told, **sent}
+    for name in _TOLD_AT_LENGTH:
+        if echo.get(name) and len(written := json.encode(echo[name])) > MAX_ECHO_WRITTEN_ANEW:
+            echo[name] = Raw(written)
+    return echo
 
 
 def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:

@@ -231,3 +231,15 @@ def test_a_large_input(gateway: Gateway) -> None:
     answer = ask(gateway, "echo", [{"role": "user", "content": "many words " * 40_000}], max_output_tokens=5)
 
     assert answer.json["usage"]["input_tokens"] == pytest.approx(80_000, rel=0.01)
+
+
+@BOTH
+def test_long_instructions_and_tools_are_repeated_as_they_were_sent(gateway: Gateway, stream: bool) -> None:
+    gateway.simulate("words", context_length=10_000_000)
+    tool = {"type": "function", "name": "f", "parameters": {"enum": [f"{n}\u2028" for n in range(5_000)]}}
+    instructions = 'Say "nothing", \u2028 at length. ' * 5_000
+
+    answer = ask(gateway, "words", stream=stream, instructions=instructions, tools=[tool], tool_choice="none")
+
+    assert result_of(answer)["instructions"] == instructions
+    assert result_of(answer)["tools"] == [tool]
