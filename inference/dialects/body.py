@@ -32,8 +32,10 @@ def loads(body: bytes) -> Any:
     """The value of a JSON body, or InvalidRequest."""
     require_bounded_nodes(body)
     value = _plainly_fine(body)
-    checkpoint()
-    return strict_json.loads_bounded(body) if value is None else value
+    if value is None:
+        checkpoint()
+        value = strict_json.loads_bounded(body)
+    return value
 
 
 def _plainly_fine(body: bytes) -> Any:

@@ -85,9 +85,13 @@ def _refuse_conflicts(request: ChatCompletionRequest) -> None:
 
 def _require_bounds(request: ChatCompletionRequest) -> None:
     bounds.require_few_messages(request.messages, "messages")
-    bounds.require_few_parts((message.content for message in request.messages), "messages")
-    bounds.require_few_tools(request.tools, "tools")
-    bounds.require_few_tools(request.functions, "functions")
+    # Asked for what is there alone: most requests are a few messages of plain text.
+    if contents := [said for message in request.messages if type(said := message.content) is list]:
+        bounds.require_few_parts(contents, "messages")
+    if request.tools:
+        bounds.require_few_tools(request.tools, "tools")
+    if request.functions:
+        bounds.require_few_tools(request.functions, "functions")
 
 
 def _refuse_remote(request: ChatCompletionRequest, *, remote: bool) -> None:
