@@ -23,6 +23,7 @@ from gateway_site.api.protocol_errors import (
     TargetTooLong,
     TooManyConnections,
 )
+from gateway_site.client_socket import bound_unsent_bytes
 from gateway_site.connections import table_of
 
 # Requests that may wait behind the one being answered. The connection closes after the last of them; a client
@@ -71,6 +72,7 @@ class HttpProtocol(HttpToolsProtocol):
     # --- the connection ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        bound_unsent_bytes(transport)
         super().connection_made(transport)
         if self._table.admit(self):
             self._waiting[self] = self.loop.time() + self._limit_seconds
