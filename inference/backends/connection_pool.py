@@ -12,6 +12,7 @@ import asyncio
 from inference.backends.addresses import Resolver
 from inference.backends.connection import Connection, Origin
 from inference.backends.dialing import Dialer
+from inference.backends.turns import Turns
 
 
 class ConnectionPool:
@@ -19,6 +20,7 @@ class ConnectionPool:
         self, loop: asyncio.AbstractEventLoop, resolver: Resolver, *, keep_alive_seconds: float
     ) -> None:
         self.time = loop.time
+        self.turns = Turns(loop)
         self._loop = loop
         self._dialer = Dialer(loop, resolver)
         self._keep_alive_seconds = keep_alive_seconds

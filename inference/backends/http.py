@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 MAX_WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_ERROR_BODY_BYTES = 64 * 1024
+# What is handled of an answer without giving others a turn: about a millisecond's worth of records.
+SLICE_BYTES = 8 * 1024
+SLICE_EVENTS = 64
 # Shorter than what uvicorn, and so vLLM, and llama.cpp grant (5 s): a connection that the server closes
 # just as we reuse it is a request whose outcome nobody knows.
 KEEP_ALIVE_SECONDS = 4
@@ -189,19 +192,39 @@ class Answer:
         self._connection = connection
         self._request = request
         self._decoder = Decoder(max_stream_bytes=request.max_stream_bytes)
+        # Of the latest read, and how much of it the decoder has had.
+        self._chunk = b""
+        self._decoded_bytes = 0
         self._is_closed = False
         # Not only when it says so: some servers call their streams text/plain.
         media_type = connection.fields.get(b"content-type", b"").partition(b";")[0]
         self.is_event_stream = media_type.strip().lower() != b"application/json"
 
     async def records(self) -> list[Record] | None:
-        """What has arrived since the last call, possibly nothing whole; None at the end."""
+        """Some of what has arrived since the last call, possibly nothing whole; None at the end."""
         try:
-            chunk = await self._connection.read()
+            if self._chunk:
+                chunk = await self._next_slice()
+            else:
+                chunk = await self._connection.read()
+                if len(chunk) + self._decoder.pending_bytes > SLICE_BYTES and chunk:
+                    self._chunk = chunk
+                    chunk = await self._next_slice()
             return self._decoder.feed(chunk) if chunk else None
         except (OSError, StreamTooLarge) as exc:
             failure = self._failed(exc)
         raise failure
+
+    async def _next_slice(self) -> bytes:
+        """Of a read that is more than a moment's work, when it is this answer's turn."""
+        await self.turn()
+        start = self._decoded_bytes
+        self._decoded_bytes = end = start + SLICE_BYTES
+        part = self._chunk[start:end]
+        if end >= len(self._chunk):
+            self._chunk = b""
+            self._decoded_bytes = 0
+        return part
 
     async def whole(self) -> bytes:
         body = bytearray()
@@ -210,10 +233,16 @@ class Answer:
                 body += chunk
                 if len(body) > MAX_WHOLE_ANSWER_BYTES:
                     raise StreamTooLarge
+            if len(body) > SLICE_BYTES:
+                await self.turn()
             return bytes(body)
         except (OSError, StreamTooLarge) as exc:
             failure = self._failed(exc)
         raise failure
+
+    def turn(self) -> Awaitable[None]:
+        """To be awaited after every so much work, so that other requests go on meanwhile."""
+        return self._pool.turns.next()
 
     async def drain(self) -> None:
         """Read what is left after the last record, so that the connection can be used again."""
@@ -258,8 +287,10 @@ async def converse(
                     for event in reader.feed(record):
                         yield event
         else:
-            for event in reader.feed_whole(await answer.whole()):
+            for number, event in enumerate(reader.feed_whole(await answer.whole()), start=1):
                 yield event
+                if number % SLICE_EVENTS == 0:
+                    await answer.turn()
         for event in reader.end():
             yield event
         await answer.drain()

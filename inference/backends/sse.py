@@ -45,6 +45,11 @@ class Decoder:
         self._is_after_cr = False
         self._is_at_start = True
 
+    @property
+    def pending_bytes(self) -> int:
+        """Of a record that is not complete yet."""
+        return len(self._pending)
+
     def feed(self, chunk: bytes) -> list[Record]:
         if not chunk:
             return []

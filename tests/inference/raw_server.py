@@ -14,12 +14,14 @@ Answering = Callable[["Peer"], Awaitable[None]]
 
 
 class Peer:
-    """The server's end of one connection. `requests` counts what came on it."""
+    """The server's end of one connection. `requests` counts what came; `head` and `body` are the last."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
         self.requests = 0
+        self.head = b""
+        self.body = b""
 
     async def say(self, data: bytes) -> None:
         self.writer.write(data)
@@ -29,7 +31,7 @@ class Peer:
         try:
             head = await self.reader.readuntil(b"\r\n\r\n")
             size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-            await self.reader.readexactly(size)
+            self.head, self.body = head, await self.reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError):
             return False
         self.requests += 1

@@ -1,0 +1,48 @@
+"""
+A backend that attacks its gateway, over raw sockets. The name of the model says how.
+
+    with hostile_upstream() as url:                    beside a test, in a process of its own
+    python -m tests.inference.hostile_upstream         the same by hand; it prints its address
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from tests.inference.hostile_answers import ATTACKS
+from tests.inference.raw_server import Peer, RawServer
+from tests.live import ROOT
+
+
+async def answering(peer: Peer) -> None:
+    while await peer.next_request():
+        await ATTACKS[json.loads(peer.body)["model"]](peer)
+
+
+@contextlib.contextmanager
+def hostile_upstream() -> Iterator[str]:
+    """Its address. A process of its own, so that it floods while the test's interpreter is busy."""
+    command = [sys.executable, "-m", "tests.inference.hostile_upstream"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+async def _serve() -> None:
+    async with RawServer(answering) as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve())
