@@ -21,15 +21,12 @@ from gateway_site.api.errors import (
     DeadlineExceeded,
     ProviderRejected,
 )
+from inference.backends.redaction import REMOVED, without_secrets
 
 MAX_MESSAGE_CHARACTERS = 500
+MAX_READ_CHARACTERS = 4000
 MAX_RETRY_AFTER_SECONDS = 3600
 
-_REMOVED = "[removed]"
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
-_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b")
-# Words as providers shape their keys (sk-..., gsk_..., key-...), and whatever follows "Bearer".
-_KEY = re.compile(r"\b(?:[a-z]{2,6}[-_][A-Za-z0-9_*-]{8,}|(?<=bearer )\S+)", re.IGNORECASE)
 _PARAM = re.compile(r"[A-Za-z0-9_.\[\]-]{1,100}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a1-\u1fff\u2030-\uffdc\U00010000-\U0010ffff]+")
 
@@ -104,12 +101,12 @@ def shown_message(said: object, *, credential: str) -> str | None:
     """Upstream's words about the client's request, without what is not the client's to know."""
     if not isinstance(said, str):
         return None
-    text = said[: 8 * MAX_MESSAGE_CHARACTERS]
+    text = said[:MAX_READ_CHARACTERS]
+    if len(said) > MAX_READ_CHARACTERS:
+        text = text.rsplit(maxsplit=1)[0]  # half a credential has the shape of none
     if credential:
-        text = text.replace(credential, _REMOVED)
-    for pattern in (_URL, _ADDRESS, _KEY):
-        text = pattern.sub(_REMOVED, text)
-    text = " ".join(_UNPRINTABLE.sub(" ", text).split())
+        text = text.replace(credential, REMOVED)
+    text = without_secrets(" ".join(_UNPRINTABLE.sub(" ", text).split()))
     return text[:MAX_MESSAGE_CHARACTERS] or None
 
 
