@@ -97,14 +97,14 @@ class ChatCompletionsRoute(ViewSet):
         responses={
             (200, "application/json"): ChatCompletion,
             (200, "text/event-stream"): record_of(
-                ChatCompletionChunk, "A chunk; in the last event `[DONE]`; after a failure an `error`."
+                ChatCompletionChunk, "A chunk; in the last event `[DONE]`, or after a failure an `error`."
             ),
         },
     )
     def create(self, request: Any) -> None:
         """
         One JSON object, or with `stream` a stream of server-sent events, each holding a chunk. The last
-        one is `[DONE]`; a failure after the first is an event with an `error`.
+        one is `[DONE]`; after a failure it is an `error` instead.
         """
 
 

@@ -177,7 +177,7 @@ QUESTIONS = [
         "Names and shapes of streamed records",
         "Event names and payload shapes of the SSE records: not shown.",
         "Chat: records without a name whose `data` is a `chat.completion.chunk`, then `[DONE]`; a failure "
-        "is a record with the error envelope, a comment keeps a silent stream alive",
+        "is a record with the error envelope and no `[DONE]`, a comment keeps a silent stream alive",
         "pinned: the OpenAI SDK reads chunks so, and raises on a record with `error`",
         "inference/dialects/chat_stream.py",
     ),

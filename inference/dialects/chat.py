@@ -18,7 +18,7 @@ from gateway_site.api import envelope
 from gateway_site.api.errors import ApiError
 from inference.dialects.chat_fold import ChatFold
 from inference.dialects.chat_head import Head, escaped
-from inference.dialects.chat_stream import DONE, ChatStream
+from inference.dialects.chat_stream import ChatStream
 from inference.events import Event
 
 PATH = "/v1/chat/completions"
@@ -45,6 +45,7 @@ def error_record(error: ApiError) -> bytes:
     """
     How a stream ends that was under way when `error` came.
 
-    Under `error` and without an `event:` line, or the Python SDK would take it for a chunk.
+    Under `error` and without an `event:` line, or the Python SDK would take it for a chunk. No `[DONE]`
+    follows: a client that skips what has no choices would take the part that it has for a whole answer.
     """
-    return b"data: " + escaped(msgspec.json.encode(envelope.body_of(error, path=PATH))) + b"\n\n" + DONE
+    return b"data: " + escaped(msgspec.json.encode(envelope.body_of(error, path=PATH))) + b"\n\n"

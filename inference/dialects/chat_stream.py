@@ -9,7 +9,7 @@ What the SDKs' accumulators need, and what they do otherwise:
 - no logprobs in a choice's first chunk (Python takes them twice, unless it is the stream's first);
 - id and name of a tool call once, in its first fragment (joined too);
 - all annotations of a choice in one chunk (Python: RuntimeError on the second list without indexes);
-- a finish for every choice, the usage record after all of them, and `[DONE]`.
+- a finish for every choice, the usage record after all of them, and `[DONE]`; after a failure none of these.
 """
 
 from __future__ import annotations

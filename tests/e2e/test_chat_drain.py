@@ -59,5 +59,5 @@ def test_streams_that_would_take_too_long_are_told_and_settled(
 
         assert running.process.wait(10) == 0
     for body in bodies:
-        assert records(body)[-2]["error"]["code"] == "shutting_down"
+        assert records(body)[-1]["error"]["code"] == "shutting_down"
     assert Reservation.objects.filter(state="settled", basis="observed").count() == STREAMS

@@ -309,7 +309,7 @@ def test_a_process_that_ends_says_so_and_settles(gateway: Gateway, stream: bool)
 
     caller = run(story)
     if stream:
-        assert caller.records[-2]["error"]["code"] == "shutting_down"
+        assert caller.records[-1]["error"]["code"] == "shutting_down"
     else:
         assert caller.status == 503
         assert (b"x-should-retry", b"false") in caller.messages[0]["headers"]
@@ -326,7 +326,7 @@ def test_a_server_that_cancels_the_connection_gets_it_settled(gateway: Gateway) 
         await caller.ended()
         return caller
 
-    assert run(story).records[-2]["error"]["code"] == "shutting_down"
+    assert run(story).records[-1]["error"]["code"] == "shutting_down"
     assert gateway.reservation().basis == "observed"
 
 
@@ -347,7 +347,7 @@ def test_a_bug_in_a_stream_ends_it_with_a_record(gateway: Gateway, monkeypatch: 
         return caller
 
     caller = run(story)
-    assert caller.records[-2]["error"]["code"] == "internal_error"
+    assert caller.records[-1]["error"]["code"] == "internal_error"
     assert b"secret" not in caller.content
     assert gateway.reservation().basis == "observed"
 
@@ -386,7 +386,7 @@ def test_the_life_of_a_process(gateway: Gateway) -> None:
         await caller.ended()
         return caller
 
-    assert run(story).records[-1] == "[DONE]"
+    assert run(story).records[-1]["error"]["code"] == "shutting_down"
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert gateway.activity().code == "shutting_down"
     assert HELLO not in str(vars(gateway.activity()))
