@@ -2,7 +2,7 @@
 Takes credentials and addresses out of a text that somebody else wrote.
 
 By shape: what is named like a secret, what has a provider's prefix, what is too random for a word of a
-language or the name of a model. Pure, and linear enough for texts of the few thousand characters that it is given.
+language or the name of a model. Pure, and quick for the few thousand characters that are read of a text.
 """
 
 from __future__ import annotations
