@@ -17,6 +17,7 @@ from servestatic import ServeStaticASGI  # noqa: E402
 from gateway_site.api.edge import EdgeMiddleware  # noqa: E402
 from gateway_site.api.https_only import HttpsOnlyMiddleware  # noqa: E402
 from gateway_site.api.request_id import RequestIdMiddleware  # noqa: E402
+from gateway_site.content_security import add_static_headers  # noqa: E402
 from gateway_site.lifespan import Lifespan  # noqa: E402
 from gateway_site.live_tail import sockets  # noqa: E402
 from inference.routing import Ahead  # noqa: E402
@@ -27,7 +28,9 @@ if settings.GATEWAY_HTTPS:
     gateway = HttpsOnlyMiddleware(gateway)
 if settings.STATIC_ROOT.is_dir():
     # Files with hashed names, found once at start; every other path goes on to the gateway.
-    gateway = ServeStaticASGI(gateway, root=str(settings.STATIC_ROOT), prefix="static")
+    gateway = ServeStaticASGI(
+        gateway, root=str(settings.STATIC_ROOT), prefix="static", add_headers_function=add_static_headers
+    )
 application = ProtocolTypeRouter(
     {"http": RequestIdMiddleware(EdgeMiddleware(gateway)), "websocket": sockets, "lifespan": Lifespan()}
 )

@@ -170,6 +170,7 @@ INSTALLED_APPS = [
     "inference",
 ]
 MIDDLEWARE = [
+    "gateway_site.content_security.content_security_middleware",
     "gateway_site.console_bounds.console_bounds",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

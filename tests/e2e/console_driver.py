@@ -23,6 +23,9 @@ CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 GRAVE = ("serious", "critical")
 # Motion is no part of a look, and a button that is still fading in has no contrast yet.
 STILL = "*, *::before, *::after { transition: none !important; animation: none !important }"
+# Whatever the page's Content-Security-Policy stopped, also where the browser itself says nothing of it.
+REPORT_VIOLATIONS = """document.addEventListener('securitypolicyviolation', event => console.error(
+    `against the policy: ${event.effectiveDirective} ${event.blockedURI} ${event.sample}`))"""
 OVERFLOWS = """() => Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)
     - document.documentElement.clientWidth"""
 # Of a long table the first rows are looked at: the others are drawn by the same lines. No rule that is asked
@@ -55,6 +58,7 @@ class Console:
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.trouble.append(f"an error in a script: {error}"))
         page.on("dialog", self._interrupted)
+        page.add_init_script(REPORT_VIOLATIONS)
 
     # --- what is watched ---
 
