@@ -14,6 +14,7 @@ class Route:
     path: str
     permission: str
     operation: dict[str, Any]
+    body_fields: frozenset[str]
 
 
 def document() -> dict[str, Any]:
@@ -22,9 +23,21 @@ def document() -> dict[str, Any]:
 
 
 def documented_routes() -> list[Route]:
+    made = document()
     return [
-        Route(method.upper(), path, operation.get("x-permission", ""), operation)
-        for path, operations in document()["paths"].items()
+        Route(
+            method.upper(), path, operation.get("x-permission", ""), operation, body_fields(made, operation)
+        )
+        for path, operations in made["paths"].items()
         for method, operation in operations.items()
         if path.startswith("/v1/")
     ]
+
+
+def body_fields(made: dict[str, Any], operation: dict[str, Any]) -> frozenset[str]:
+    """The names at the top of an operation's body."""
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    schema = content.get("schema", {})
+    if "$ref" in schema:
+        schema = made["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return frozenset(schema.get("properties", {}))

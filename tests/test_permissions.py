@@ -21,56 +21,8 @@ from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_admin_key, make_project_key
 from tests.contract import assert_error
 from tests.inference.catalog_cast import make_served_model
-from tests.routes import documented_routes
+from tests.route_table import ROUTES, THREADED, WRAPPED
 
-# (method, path, permission, body, status with the permission)
-ROUTES: list[tuple[str, str, str, Any, int]] = [
-    (
-        "POST",
-        "/v1/organization/projects/{project_id}/api_keys",
-        "project_api_keys:create",
-        {"name": "app"},
-        200,
-    ),
-    ("POST", "/v1/organization/projects/{project_id}/archive", "projects:create", None, 200),
-    ("GET", "/v1/organization/admin_api_keys", "admin_api_keys:read", None, 200),
-    ("DELETE", "/v1/organization/admin_api_keys/{api_key_id}", "admin_api_keys:revoke", None, 200),
-    (
-        "POST",
-        "/v1/organization/policies",
-        "policies:write",
-        {"name": "Secrets", "rule": "Is it a secret?"},
-        200,
-    ),
-    ("GET", "/v1/organization/policies/{policy_id}", "policies:read", None, 200),
-    ("PATCH", "/v1/organization/policies/{policy_id}", "policies:write", {"revision": 1}, 200),
-    # Let in, and told that a draft cannot be paused.
-    ("POST", "/v1/organization/policies/{policy_id}/pause", "policies:write", {"revision": 1}, 409),
-    ("GET", "/v1/organization/projects/{project_id}/effective_policies", "policies:read", None, 200),
-    ("GET", "/v1/organization/costs", "billing:read", None, 400),  # let in, and asked for a start_time
-    # Let in, and asked for credit.
-    (
-        "POST",
-        "/v1/chat/completions",
-        "inference:write",
-        {"model": "simulator/echo", "messages": [{"role": "user", "content": "Hi"}]},
-        402,
-    ),
-    ("POST", "/v1/responses", "inference:write", {"model": "simulator/echo", "input": "Hi"}, 402),
-    (
-        "POST",
-        "/v1/messages/count_tokens",
-        "inference:write",
-        {"model": "simulator/echo", "messages": [{"role": "user", "content": "Hi"}]},
-        200,
-    ),
-    ("GET", "/v1/models", "models:read", None, 200),
-    ("GET", "/v1/models/{model}", "models:read", None, 200),
-]
-# Whose work is in other threads, which see only what is committed.
-THREADED = {"/v1/chat/completions", "/v1/responses", "/v1/messages/count_tokens"}
-# Whose errors have a `type` beside them.
-WRAPPED = "/v1/messages/count_tokens"
 EVERY_ROUTE = pytest.mark.parametrize(
     ("method", "path", "permission", "body", "allowed"),
     [
@@ -116,12 +68,6 @@ def send(project: Project, acme: Organization) -> Any:
         return ApiClient(value).request(method, filled, body, headers={"Idempotency-Key": "routes-0001"})
 
     return send
-
-
-def test_the_table_has_every_route_of_the_document() -> None:
-    documented = {(route.method, route.path, route.permission) for route in documented_routes()}
-
-    assert {(method, path, permission) for method, path, permission, _, _ in ROUTES} == documented
 
 
 @EVERY_ROUTE
