@@ -32,7 +32,7 @@ urlpatterns = [
     # A route and not a handler, because DEBUG would put its own page before the handler.
     re_path(r"", exception_handler.not_found),
 ]
-handler400 = "gateway_site.api.exception_handler.bad_request"
+handler400 = "gateway_site.error_pages.bad_request"
 handler403 = "gateway_site.login.forbidden"
 handler404 = "gateway_site.login.missing"
 handler500 = "gateway_site.error_pages.failed"

@@ -52,7 +52,7 @@ class ClockedConnection(psycopg.Connection[Any]):
 
     def is_fresh(self) -> bool:
         """Whether an idle connection may be used: made since the last outage, and nothing came over it."""
-        if self.closed or self.outages != self.watch.outages:
+        if self.closed or self.outages != self.watch.outages or self.heard_at < self.watch.distrusted_at:
             return False
         poll = select.poll()
         poll.register(self.pgconn.socket, select.POLLIN)
@@ -67,8 +67,7 @@ class ClockedConnection(psycopg.Connection[Any]):
             with deadlines.deadline(PING_SECONDS):
                 ConnectionPool.check_connection(self)
         except psycopg.Error:
-            # The other idle ones have gone the same way; they need not be tried one by one.
-            self.watch.distrust_connections()
+            self.watch.distrust_idle_connections()
             return False
         return True
 

@@ -34,8 +34,10 @@ class ServerWatch:
 
     def __init__(self) -> None:
         self.is_away = False
-        # Counts outages, of the server or of connections alone. What was made before is not used again.
+        # Counts outages. A connection that was made before the last one is not used again.
         self.outages = 0
+        # Idle connections over which nothing has come since are not used again either.
+        self.distrusted_at = float("-inf")
         self.parameters: dict[str, Any] = {}
         self._heard_at = 0.0
         self._probe_began_at: float | None = None
@@ -74,10 +76,10 @@ class ServerWatch:
             self._open()
             self._ensure_prober()
 
-    def distrust_connections(self) -> None:
-        """Those that were made until now are not used again."""
-        with self._lock:
-            self.outages += 1
+    def distrust_idle_connections(self) -> None:
+        """One was not answered: others that were silent until now need not be tried one by one."""
+        self.distrusted_at = time.monotonic()
+        self._ensure_prober()
 
     def _open(self) -> None:
         with self._lock:
