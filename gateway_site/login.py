@@ -9,7 +9,6 @@ in from the same browser before.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from typing import Any
 
@@ -26,7 +25,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from gateway_site import playground_keys
 from gateway_site.api import exception_handler, request_id
 from gateway_site.api.errors import InvalidRequest
-from gateway_site.api.ratelimit import Window, client_address
+from gateway_site.api.ratelimit import Window, client_address, network_of
 from gateway_site.known_devices import known_device, remember_device
 from gateway_site.login_form import MOST_NEXT_CHARACTERS, LogInForm, comparable
 from gateway_site.password_checks import WAIT_SECONDS, TooManyChecks, one_check
@@ -36,7 +35,6 @@ from organization.audit import Actor
 logger = logging.getLogger(__name__)
 
 FEW_MINUTES, HOUR = 300, 3600
-IPV6_NETWORK = 64
 
 Counter = tuple[Window, str]
 
@@ -162,7 +160,7 @@ def _record(user: Any, address: str) -> None:
 def _counters(name: str, address: str, device: str | None) -> list[Counter]:
     if device is not None:
         return [(Window("device", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), device)]
-    network = _network(address)
+    network = network_of(address)
     return [
         (Window("name-and-address", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), f"{network} {name}"),
         (Window("address", settings.GATEWAY_LOGIN_TRIES_PER_ADDRESS, FEW_MINUTES), network),
@@ -173,17 +171,6 @@ def _counters(name: str, address: str, device: str | None) -> list[Counter]:
 def _forget(counters: list[Counter]) -> None:
     for window, key in counters:
         window.forget_one(key)
-
-
-def _network(address: str) -> str:
-    """Of IPv6 the network: one customer of a provider has more addresses than could be counted."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if parsed.version == 4:
-        return address
-    return str(ipaddress.ip_network((parsed, IPV6_NETWORK), strict=False))
 
 
 def _known(name: str) -> str:

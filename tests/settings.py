@@ -13,3 +13,6 @@ if _database["ENGINE"].endswith("sqlite3"):
     _database["TEST"] = {"NAME": str(GATEWAY_DATA_DIR / "test.sqlite3")}
     # What was committed survives the death of a process, and no test cuts the power.
     _database["OPTIONS"]["init_command"] += "; PRAGMA synchronous=OFF;"
+
+# A loaded machine is not a database that is away; tests of the clock set their own.
+GATEWAY_DATABASE_WAIT_SECONDS = 15
