@@ -94,7 +94,7 @@ def test_other_pages(value: str, console: Client) -> None:
         assert ask(console, address, value, *names) == {}, address
     field = {"app_label": "organization", "model_name": "projectkey", "field_name": "project"}
     for name in ("term", "page", *field):
-        sent = {**field, name: value.encode("utf-8", "surrogatepass")}
+        sent: dict[str, str | bytes] = {**field, name: value.encode("utf-8", "surrogatepass")}
         assert console.get("/admin/autocomplete/", sent).status_code < 500, name
 
 

@@ -56,7 +56,7 @@ def declared(model: type[Model], user: Any) -> set[str]:
     request = RequestFactory().get(listing(model))
     request.user = user
     changelist = site._registry[model].get_changelist_instance(request)
-    read = {name for spec in changelist.filter_specs for name in spec.expected_parameters()}
+    read = {name or "" for spec in changelist.filter_specs for name in spec.expected_parameters()}
     return read | set(getattr(site._registry[model], "linked_lookups", ()))
 
 
