@@ -10,6 +10,7 @@ from msgspec import Struct
 from gateway_site.api.errors import BackendFailed
 from inference.backends.http_failures import failure_of_record
 from inference.backends.sse import Record
+from inference.backends.tool_calls import MAX_CALLS
 from inference.backends.untrusted_json import decoded
 from inference.backends.usage import Alert, UsageWatch
 from inference.events import (
@@ -149,7 +150,7 @@ class MessagesReader:
             raise BackendFailed
         if block.type != "tool_use":
             return self._said(index, _Delta(text=block.text, thinking=block.thinking))
-        if not block.id or not block.name or index in self._calls:
+        if not block.id or not block.name or index in self._calls or len(self._calls) == MAX_CALLS:
             raise BackendFailed
         self._has_output = True
         number = self._calls[index] = len(self._calls)

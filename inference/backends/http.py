@@ -228,10 +228,11 @@ class Answer:
 
     async def whole(self) -> bytes:
         body = bytearray()
+        limit_bytes = min(MAX_WHOLE_ANSWER_BYTES, self._request.max_stream_bytes)
         try:
             while chunk := await self._connection.read():
                 body += chunk
-                if len(body) > MAX_WHOLE_ANSWER_BYTES:
+                if len(body) > limit_bytes:
                     raise StreamTooLarge
             if len(body) > SLICE_BYTES:
                 await self.turn()

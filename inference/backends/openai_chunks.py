@@ -15,7 +15,7 @@ from msgspec import Struct
 from gateway_site.api.errors import BackendFailed
 from inference.backends.http_failures import failure_of_record
 from inference.backends.sse import Record
-from inference.backends.tool_calls import ToolCalls
+from inference.backends.tool_calls import MAX_CALLS, ToolCalls
 from inference.backends.untrusted_json import decoded
 from inference.backends.usage import Alert, UsageWatch
 from inference.events import (
@@ -36,6 +36,8 @@ from inference.events import (
 
 # JSON has no -Infinity; this is what clients know for it.
 LOWEST_LOGPROB: Final = -9999.0
+# Of each completion in one chunk. Servers send one.
+MAX_PARTS: Final = 16
 
 
 class _Function(Struct, gc=False):
@@ -195,7 +197,10 @@ class ChatReader:
         if chunk.error or chunk.object == "error":
             error = chunk.error or {"message": chunk.message, "code": chunk.code}
             raise failure_of_record(error, has_output=bool(self._spoken), credential=self._credential)
-        for choice in chunk.choices or ():
+        choices = chunk.choices or ()
+        if len(choices) > MAX_PARTS * self._completions:
+            raise BackendFailed
+        for choice in choices:
             self._read(choice, events)
         if chunk.usage is not None:
             usage = self._reported(chunk.usage)
@@ -240,6 +245,8 @@ class ChatReader:
             events.extend(_annotations(index, said.annotations))
 
     def _read_calls(self, index: int, fragments: list[_ToolFragment], events: list[Event]) -> None:
+        if len(fragments) > MAX_CALLS:
+            raise BackendFailed
         calls = self._calls.get(index)
         if calls is None:
             calls = self._calls[index] = ToolCalls(index)

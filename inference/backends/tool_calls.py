@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from gateway_site.api.errors import BackendFailed
 from inference.events import Event, ToolCallArguments, ToolCallStart
 
-MAX_CALLS = 1000
+# Of one completion, and of the fragments in one record. A fragment may be looked for among all calls.
+MAX_CALLS = 128
 
 
 @dataclass(slots=True)

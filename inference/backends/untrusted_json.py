@@ -12,9 +12,21 @@ from gateway_site.api.errors import BackendFailed
 
 T = TypeVar("T")
 
+# Objects and arrays. A megabyte could hold hundreds of thousands, and decoding each takes the event loop a
+# moment. No answer has as many; brackets in a text are counted with them.
+MAX_NODES = 200_000
+# In a large answer with the logprobs of every token and its alternatives.
+LEAST_BYTES_BY_NODE = 15
+# Less than this cannot hold too many.
+MAX_UNCOUNTED_BYTES = 128 * 1024
+
 
 def decoded(decode: Callable[[bytes], T], data: bytes) -> T:
     """What `decode` makes of it, or BackendFailed."""
+    if len(data) > MAX_UNCOUNTED_BYTES:
+        nodes = data.count(b"{") + data.count(b"[")
+        if nodes > max(MAX_NODES, len(data) // LEAST_BYTES_BY_NODE):
+            raise BackendFailed
     try:
         return decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: bytes that are not UTF-8
