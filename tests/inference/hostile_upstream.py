@@ -1,8 +1,12 @@
 """
 A backend that attacks its gateway, over raw sockets. The name of the model says how.
 
-    with hostile_upstream() as url:                    beside a test, in a process of its own
-    python -m tests.inference.hostile_upstream         the same by hand; it prints its address
+    with hostile_upstream() as url:                beside a test, in a process of its own
+    python -m tests.inference.hostile_upstream     the same by hand; it prints its address
+
+All attacks at once, for a minute, beside a neighbour who wants to be served:
+
+    HOSTILE_SECONDS=60 python -m pytest tests/e2e/test_hostile_backends.py -n 0 -s
 """
 
 from __future__ import annotations
@@ -20,8 +24,11 @@ from tests.live import ROOT
 
 
 async def answering(peer: Peer) -> None:
-    while await peer.next_request():
-        await ATTACKS[json.loads(peer.body)["model"]](peer)
+    """Good answers leave the connection open; after an attack it is closed."""
+    name = "good"
+    while name == "good" and await peer.next_request():
+        name = json.loads(peer.body)["model"]
+        await ATTACKS[name](peer)
 
 
 @contextlib.contextmanager
