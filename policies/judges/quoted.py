@@ -80,7 +80,7 @@ def phrases_of(rule: str) -> tuple[str, ...]:
 def normalized(text: str) -> str:
     """What a reader cannot tell apart made the same: width, ligatures, case, characters drawn as nothing."""
     if text.isascii():
-        return text.casefold()
+        return visible(text).casefold()
     plain = visible(unicodedata.normalize("NFKC", text))
     # Again, because what stood apart may now be one: a letter, something invisible, an accent.
     return unicodedata.normalize("NFKC", plain).casefold()
@@ -98,9 +98,9 @@ def _kept_forms(text: str) -> tuple[str, ...]:
 
 def _made_forms(text: str) -> tuple[str, ...]:
     plain = normalized(text)
-    if "\n" not in plain:
+    lines = plain.splitlines()
+    if len(lines) < 2:
         return (_spaced(plain),)
-    lines = plain.split("\n")
     return _spaced(plain), _spaced("".join(lines)), _spaced("".join(line.strip() for line in lines))
 
 
