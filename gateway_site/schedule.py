@@ -20,7 +20,7 @@ BEAT_SECONDS = 1
 FIRST_RUN = timedelta(minutes=5)
 
 
-class Scheduler(beat.Scheduler):  # type: ignore[misc]
+class Scheduler(beat.Scheduler):
     """
     Celery's scheduler without its file, which does not pause when the clock is set back.
 

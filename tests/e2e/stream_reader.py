@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import aiohttp
 
@@ -34,7 +35,7 @@ class Reader:
         # A connection each, so that the workers share them.
         connector = aiohttp.TCPConnector(force_close=True)
         async with aiohttp.ClientSession(headers=self._headers, connector=connector) as session:
-            fields = {"stream": True, "stream_options": {"include_usage": True}}
+            fields: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
             async with session.post(self._url, json=question(self._model, **fields)) as answer:
                 body = b""
                 try:

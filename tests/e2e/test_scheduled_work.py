@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -91,7 +92,8 @@ def test_the_schedule_goes_on_when_the_clock_is_set_back() -> None:
     scheduler.tick()
 
     assert all(entry.last_run_at <= entry.default_now() for entry in scheduler.schedule.values())
-    soonest = min(event.time for event in scheduler._heap)
+    heap: Any = scheduler._heap
+    soonest = min(event.time for event in heap)
     assert soonest - timezone.now().timestamp() <= 60
 
 
