@@ -70,12 +70,16 @@ class MsgspecComponents(OpenApiSerializerExtension):
         return own
 
 
-def record_of(payload: type[msgspec.Struct], description: str) -> type[msgspec.Struct]:
-    """A server-sent event whose data is a payload, as JSON in a string."""
-    content = {
+def record_of(
+    payload: type[msgspec.Struct], description: str, *, last: str | None = None
+) -> type[msgspec.Struct]:
+    """A server-sent event whose data is a payload, as JSON in a string, or the word that ends the stream."""
+    content: dict[str, Any] = {
         "contentMediaType": "application/json",
         "contentSchema": {"$ref": f"#/components/schemas/{payload.__name__}"},
     }
+    if last is not None:
+        content = {"anyOf": [{"const": last}, content]}
     data = Annotated[str, msgspec.Meta(description=description, extra_json_schema=content)]
     # What the reference points at is described along with it.
     return msgspec.defstruct(f"{payload.__name__}Record", [("data", data)], namespace={"holds": (payload,)})
@@ -97,7 +101,9 @@ class ChatCompletionsRoute(ViewSet):
         responses={
             (200, "application/json"): ChatCompletion,
             (200, "text/event-stream"): record_of(
-                ChatCompletionChunk, "A chunk; in the last event `[DONE]`, or after a failure an `error`."
+                ChatCompletionChunk,
+                "A chunk; in the last event `[DONE]`, or after a failure an `error`.",
+                last="[DONE]",
             ),
         },
     )

@@ -123,7 +123,8 @@ def test_a_stranger_is_sent_to_the_log_in_from_everywhere(world: World, stranger
 @pytest.mark.parametrize("name", ["superuser", roles.READER])
 def test_no_other_method_writes_anything(world: World, name: str) -> None:
     client, _ = visitor(name)
-    for page, method in itertools.product(every_page(world), OTHER_METHODS):
+    pages = {page.address: page for page in every_page(world)}.values()
+    for page, method in itertools.product(pages, OTHER_METHODS):
         body = "&".join(f"{field}={value}" for field, value in page.fields.items())
         with CaptureQueriesContext(connection) as made:
             client.generic(method, page.address, body, content_type="application/x-www-form-urlencoded")
