@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.urls import include, path, re_path
-from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularSwaggerView
 
 from billing import costs_page
 from gateway_site import console_search, health, live_tail, login, playground
 from gateway_site.api import exception_handler
+from gateway_site.api.openapi_view import OpenApiDocumentView
 
 urlpatterns = [
     path("v1/organization/", include("organization.urls")),
@@ -17,7 +18,7 @@ urlpatterns = [
     path("v1/", include("inference.urls")),
     path("healthz", health.HealthView.as_view({"get": "alive"})),
     path("readyz", health.HealthView.as_view({"get": "ready"})),
-    path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
+    path("openapi.json", OpenApiDocumentView.as_view(), name="openapi"),
     path("docs/", SpectacularSwaggerView.as_view(url_name="openapi"), name="docs"),
     path("admin/costs/", admin.site.admin_view(costs_page.costs), name="costs"),
     path("admin/costs.csv", admin.site.admin_view(costs_page.costs_csv), name="costs-csv"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from gateway_site.api import openapi_view
 from gateway_site.api.edge import EdgeMiddleware
 from gateway_site.api.request_id import RequestIdMiddleware
 from organization import views
@@ -189,3 +190,17 @@ def test_keys_do_not_reach_the_log(api: ApiClient, monkeypatch: pytest.MonkeyPat
     assert "abcdefghijklmnopqrst" not in written.getvalue()
     for line in written.getvalue().splitlines():
         json.loads(line)
+
+
+def test_the_interface_description_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [ApiClient("").get("/openapi.json") for _ in range(2)]
+
+    def refuse(*args: object, **options: object) -> None:
+        raise AssertionError("the document was generated again")
+
+    monkeypatch.setattr(openapi_view.SchemaGenerator, "get_schema", refuse)
+    asked.append(ApiClient("").get("/openapi.json?version=9"))
+
+    assert {answer.status for answer in asked} == {200}
+    assert len({answer.body for answer in asked}) == 1
+    assert b'"openapi": "3.1' in asked[0].body
