@@ -15,6 +15,7 @@ from django.contrib.admindocs.views import extract_views_from_urlpatterns, simpl
 from gateway_site.urls import urlpatterns
 from inference.routing import Ahead
 
+PATTERNS: list[Any] = urlpatterns
 # (method, path, permission, body, status with the permission)
 ROUTES: list[tuple[str, str, str, Any, int]] = [
     (
@@ -93,8 +94,8 @@ EVERYONES = {("/v1/models/{model}", "model")}
 def served_routes() -> set[tuple[str, str]]:
     """What the URL configuration and the routing ahead of it serve outside of the console."""
     served = {("POST", path) for path in Ahead(otherwise=None)._consumers}
-    for view, pattern, *_ in extract_views_from_urlpatterns(urlpatterns):
-        path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", simplify_regex(pattern))
+    for view, pattern, *_ in extract_views_from_urlpatterns(PATTERNS):
+        path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", simplify_regex(str(pattern)))
         if not path.startswith("/admin/") and path != "/":  # the last route, which is for what is nobody's
             methods = getattr(view, "actions", None) or {"get": None}
             served |= {(method.upper(), path) for method in methods if method != "head"}

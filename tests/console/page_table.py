@@ -29,6 +29,7 @@ CHANGED_BY_FORM = {"policy", "backend", "catalogmodel"}
 SHOWS_A_SECRET = {"rotate", "reset_password"}
 OK, REDIRECT, FORBIDDEN, MISSING, NO_METHOD = 200, 302, 403, 404, 405
 
+PATTERNS: list[Any] = urlpatterns
 May = Callable[[str], bool]
 ANYBODY = ""
 
@@ -182,7 +183,7 @@ def autocompletions() -> Iterator[Page]:
 def served_patterns() -> set[str]:
     """Every URL pattern of the console."""
     found = {
-        re.sub(r"<(?:\w+:)?(\w+)>", r"<\1>", simplify_regex(pattern))
-        for _, pattern, *_ in extract_views_from_urlpatterns(urlpatterns)
+        re.sub(r"<(?:\w+:)?(\w+)>", r"<\1>", simplify_regex(str(pattern)))
+        for _, pattern, *_ in extract_views_from_urlpatterns(PATTERNS)
     }
     return {pattern for pattern in found if pattern.startswith("/admin/")}
