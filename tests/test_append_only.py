@@ -59,8 +59,8 @@ def refuses(model: type[Model], statement: str, values: Any = None) -> None:
 def copied(model: type[Model], verb: str, *, fresh: set[str]) -> tuple[str, list[Any]]:
     """A statement that inserts a copy of the first row; the `fresh` columns have values that are new."""
     columns = [str(field.column) for field in model._meta.concrete_fields]
-    pk = str(model._meta.pk.column)  # type: ignore[union-attr]
-    is_number = "Auto" in model._meta.pk.get_internal_type()  # type: ignore[union-attr]
+    pk = str(model._meta.pk.column)
+    is_number = "Auto" in model._meta.pk.get_internal_type()
     new = "4711" if is_number else f"'{'f' * 32}'"
     written = ", ".join(new if column in fresh and column == pk else f'"{column}"' for column in columns)
     names = ", ".join(f'"{column}"' for column in columns)
@@ -74,7 +74,7 @@ def test_sqlite_replaces_no_row(model: type[Model], database_vendor: str, verb: 
     if database_vendor != "sqlite":
         pytest.skip("REPLACE is SQLite's")
     execute(f"PRAGMA recursive_triggers = {recursive}")
-    pk = str(model._meta.pk.column)  # type: ignore[union-attr]
+    pk = str(model._meta.pk.column)
     try:
         refuses(model, *copied(model, verb, fresh=set()))
         for columns in unique_columns(model)[1:]:
@@ -93,7 +93,7 @@ def first_values(model: type[Model], columns: list[str]) -> tuple[Any, ...]:
 def test_sqlite_moves_no_row_over_another(model: type[Model], database_vendor: str) -> None:
     if database_vendor != "sqlite":
         pytest.skip("REPLACE is SQLite's")
-    pk = str(model._meta.pk.column)  # type: ignore[union-attr]
+    pk = str(model._meta.pk.column)
     refuses(model, f"UPDATE OR REPLACE {model._meta.db_table} SET {pk} = {pk}")
 
 
@@ -124,7 +124,7 @@ def test_postgresql_truncates_nothing(model: type[Model], database_vendor: str) 
 def test_postgresql_overwrites_no_row_in_a_conflict(model: type[Model], database_vendor: str) -> None:
     if database_vendor != "postgresql":
         pytest.skip("SQLite refuses the INSERT itself")
-    pk = str(model._meta.pk.column)  # type: ignore[union-attr]
+    pk = str(model._meta.pk.column)
     statement, values = copied(model, "INSERT", fresh=set())
     refuses(model, f"{statement} ON CONFLICT ({pk}) DO UPDATE SET {pk} = EXCLUDED.{pk}", values)
 

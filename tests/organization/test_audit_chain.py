@@ -129,7 +129,7 @@ def test_an_inserted_event_is_named_and_never_linked(trail: list[AuditEvent]) ->
 
 
 def test_a_copy_of_an_event_is_found(trail: list[AuditEvent]) -> None:
-    columns = [field.column for field in AuditEvent._meta.concrete_fields if field.column != "id"]
+    columns = [str(field.column) for field in AuditEvent._meta.concrete_fields if field.column != "id"]
     names = ", ".join(columns)
     with by_hand() as cursor:
         cursor.execute("DROP INDEX audit_seal_used_once")
