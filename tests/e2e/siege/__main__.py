@@ -124,7 +124,7 @@ async def besiege(fortress: Fortress, options: argparse.Namespace) -> Siege:
     disturbances = Disturbances(options.seconds, fortress.postgres, fortress.valkey, fortress.process_id)
     memory = MemoryWatch(fortress.process_id)
     attacks, *_ = await asyncio.gather(
-        _attack(target, options.seconds),
+        _attack(target, options),
         watched.go_on(options.seconds),
         disturbances.happen(),
         memory.go_on(options.seconds),
@@ -146,18 +146,19 @@ async def besiege(fortress: Fortress, options: argparse.Namespace) -> Siege:
     )
 
 
-async def _attack(target: Target, seconds: float) -> dict[str, dict[str, int]]:
+async def _attack(target: Target, options: argparse.Namespace) -> dict[str, dict[str, int]]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.e2e.siege.attackers",
         target.dumps(),
-        str(seconds),
+        str(options.seconds),
+        options.only,
         cwd=ROOT,
         stdout=subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(seconds + COMMAND_SECONDS):
+        async with asyncio.timeout(options.seconds + COMMAND_SECONDS):
             out, _ = await process.communicate()
     finally:
         if process.returncode is None:
@@ -188,6 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--most-wait-seconds", type=float, default=1.0)
     parser.add_argument("--most-growth-mib", type=float, default=100.0)
+    parser.add_argument("--only", default="", help="the attacks whose names hold these words")
     parser.add_argument("--keep", type=Path, help="where to keep the logs of the processes")
     options = parser.parse_args(arguments)
     with ExitStack() as stack:

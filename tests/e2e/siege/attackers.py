@@ -1,9 +1,10 @@
 """
 All attackers, in a process of their own.
 
-    python -m tests.e2e.siege.attackers TARGET SECONDS
+    python -m tests.e2e.siege.attackers TARGET SECONDS [WORDS]
 
-TARGET is JSON. It prints one JSON object: for each attack, how often each outcome was seen.
+TARGET is JSON. With WORDS, only the attacks whose names hold them take part. It prints one JSON object: for
+each attack, how often each outcome was seen.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ async def go_on(attack: Attack, target: Target, seen: Counter[str]) -> None:
         await asyncio.sleep(attack.pause_seconds)
 
 
-async def attack_for(target: Target, seconds: float) -> dict[str, dict[str, int]]:
-    seen: dict[str, Counter[str]] = {attack.name: Counter() for attack in ATTACKS}
+async def attack_for(target: Target, seconds: float, words: str) -> dict[str, dict[str, int]]:
+    attacks = [attack for attack in ATTACKS if words in attack.name]
+    seen: dict[str, Counter[str]] = {attack.name: Counter() for attack in attacks}
     tasks = [
         asyncio.create_task(go_on(attack, target, seen[attack.name]))
-        for attack in ATTACKS
+        for attack in attacks
         for _ in range(attack.attackers)
     ]
     _, still_running = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
@@ -62,7 +64,7 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    seen = asyncio.run(attack_for(Target.loads(sys.argv[1]), float(sys.argv[2])))
+    seen = asyncio.run(attack_for(Target.loads(sys.argv[1]), float(sys.argv[2]), "".join(sys.argv[3:])))
     sys.stdout.write(f"{json.dumps(seen)}\n")
 
 
