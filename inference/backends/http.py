@@ -207,7 +207,7 @@ class Answer:
                 chunk = await self._next_slice()
             else:
                 chunk = await self._connection.read()
-                if len(chunk) + self._decoder.pending_bytes > SLICE_BYTES and chunk:
+                if len(chunk) + len(self._decoder.pending) > SLICE_BYTES and chunk:
                     self._chunk = chunk
                     chunk = await self._next_slice()
             return self._decoder.feed(chunk) if chunk else None
@@ -219,7 +219,11 @@ class Answer:
         """Of a read that is more than a moment's work, when it is this answer's turn."""
         await self.turn()
         start = self._decoded_bytes
-        self._decoded_bytes = end = start + SLICE_BYTES
+        end = start + SLICE_BYTES
+        # Between two records if possible: half of one costs the decoder more.
+        if (after_record := self._chunk.rfind(b"\n\n", start, end)) > 0:
+            end = after_record + 2
+        self._decoded_bytes = end
         part = self._chunk[start:end]
         if end >= len(self._chunk):
             self._chunk = b""

@@ -41,14 +41,10 @@ class Decoder:
     ) -> None:
         self._max_record_bytes = max_record_bytes
         self._bytes_left = max_stream_bytes
-        self._pending = bytearray()
+        # Of a record that is not complete yet.
+        self.pending = bytearray()
         self._is_after_cr = False
         self._is_at_start = True
-
-    @property
-    def pending_bytes(self) -> int:
-        """Of a record that is not complete yet."""
-        return len(self._pending)
 
     def feed(self, chunk: bytes) -> list[Record]:
         if not chunk:
@@ -56,7 +52,7 @@ class Decoder:
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
             raise StreamTooLarge
-        if not self._pending and not self._is_after_cr and (lines := self._plain_lines(chunk)):
+        if not self.pending and not self._is_after_cr and (lines := self._plain_lines(chunk)):
             self._is_at_start = False
             return [_record(("", line)) for line in lines]
         if self._is_after_cr or b"\r" in chunk:
@@ -65,11 +61,11 @@ class Decoder:
             chunk = self._without_mark(chunk)
         # Joined only when the chunk completes a record: a line that drips in byte by byte would
         # otherwise be copied once for every byte.
-        if b"\n\n" not in (bytes(self._pending[-1:]) + chunk if self._pending else chunk):
+        if b"\n\n" not in (bytes(self.pending[-1:]) + chunk if self.pending else chunk):
             self._keep(chunk)
             return []
-        *blocks, rest = (bytes(self._pending) + chunk if self._pending else chunk).split(b"\n\n")
-        self._pending.clear()
+        *blocks, rest = (bytes(self.pending) + chunk if self.pending else chunk).split(b"\n\n")
+        self.pending.clear()
         self._keep(rest)
         return self._records(blocks)
 
@@ -92,16 +88,16 @@ class Decoder:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _without_mark(self, chunk: bytes) -> bytes:
-        opening = bytes(self._pending) + chunk
+        opening = bytes(self.pending) + chunk
         if _BYTE_ORDER_MARK.startswith(opening):
             return chunk  # too short to tell, or the mark and no more yet
         self._is_at_start = False
-        self._pending.clear()
+        self.pending.clear()
         return opening.removeprefix(_BYTE_ORDER_MARK)
 
     def _keep(self, chunk: bytes) -> None:
-        self._pending += chunk
-        if len(self._pending) > self._max_record_bytes:
+        self.pending += chunk
+        if len(self.pending) > self._max_record_bytes:
             raise StreamTooLarge
 
     def _records(self, blocks: list[bytes]) -> list[Record]:
