@@ -34,7 +34,8 @@ SECONDS = float(os.environ.get("FLOODED_SECONDS", "1"))
 # A neighbour has waited 30 to 60 seconds where a whole read was handled at once, and a fraction of one since.
 # The rest is for a machine that does other things too.
 PATIENCE_SECONDS = 4
-MAX_GROWTH_MEGABYTES = 100
+# A whole answer is kept until its end or its deadline; the rest is bounded by buffers.
+MAX_GROWTH_MEGABYTES = 2.5 * CLIENTS
 SIZES = {**COLUMNS, "context_length": 200_000, "max_output_length": 100_000}
 # How clients behave, and the model that they ask for: one for each kind of backend and of framing.
 FLOODS = [
