@@ -45,6 +45,8 @@ TABLE: dict[str, Decision] = {
     # Answers with secrets in them, and the keys of those.
     "organization.idempotencyrecord": HIDDEN,
     "organization.secretday": HIDDEN,
+    "organization.auditlink": HIDDEN,
+    "organization.auditchainhead": HIDDEN,
     "billing.account": SEEN,
     "billing.creditgrant": _decided(add=ACCOUNTANTS),
     "billing.spendingcap": _decided(add=ACCOUNTANTS, change=ACCOUNTANTS),
