@@ -135,9 +135,9 @@ def dependencies() -> Iterator[Dependency]:
     else:
         yield Dependency("database", OK)
         yield Dependency("schema", "not migrated" if missing else OK)
-    # PostgreSQL has a disk of its own; what lies here then are messages of the scheduled work.
+    # PostgreSQL has a disk of its own, and an installation on it may have no directory here at all.
     is_database_here = connection.vendor == "sqlite"
-    if is_database_here or settings.IS_BROKER_EMBEDDED:
+    if is_database_here or data_directory().is_dir():
         yield Dependency("disk", disk_condition(data_directory()), is_required=is_database_here)
     if settings.REDIS_URL:
         # The process counts by itself meanwhile.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import math
 from typing import Any
 
@@ -15,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gateway_site.api import envelope, request_id
-from gateway_site.api.errors import ApiError
+from gateway_site.api.errors import ApiError, Unavailable
 from gateway_site.api.protocol_errors import (
     HeadTimeout,
     HeadTooLarge,
@@ -25,6 +26,8 @@ from gateway_site.api.protocol_errors import (
 )
 from gateway_site.client_socket import bound_unsent_bytes
 from gateway_site.connections import table_of
+
+logger = logging.getLogger(__name__)
 
 # Requests that may wait behind the one being answered. The connection closes after the last of them; a client
 # that has sent more sends those again, as RFC 9112 (9.3.2) asks of it.
@@ -164,8 +167,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self._parse_without_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             if not self._is_deaf:
-                cause = error.__context__  # what a callback of ours raised
-                self._refuse(cause if isinstance(cause, ApiError) else MalformedRequest())
+                self._refuse(_refusal_for(error.__context__))
 
     def _parse_without_upgrade(self, rest: bytes) -> None:
         # The parser takes an upgrade for granted and leaves the body alone. To go on in HTTP/1.1, as RFC 9110
@@ -307,6 +309,16 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         self.flow.resume_reading()
         self._wait_for(LINGER_SECONDS)
+
+
+def _refusal_for(cause: BaseException | None) -> ApiError:
+    """The error that a client gets for what one of the parser's callbacks raised; none did: bad HTTP."""
+    if isinstance(cause, ApiError):
+        return cause
+    if isinstance(cause, MemoryError):
+        logger.error("a request was refused for want of memory")
+        return Unavailable("The server is short of memory. Try again.")
+    return MalformedRequest()
 
 
 def rendered(error: ApiError, path: str, server_state: ServerState) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from typing import Any
 
@@ -12,6 +11,7 @@ from django.conf import settings
 from billing.ledger import get_ledger
 from billing.sweeper import Sweeper
 from gateway_site.api.postgresql.deadlines import statement_limit
+from gateway_site.memory import give_back_large_blocks, spare_the_collector
 from gateway_site.parent_watch import stop_with_parent
 from inference import backend_registry, generation
 from inference.activity_writer import writer
@@ -23,8 +23,6 @@ LEDGER_SECONDS = 10.0
 ACTIVITY_SECONDS = 5.0
 POLICY_SECONDS = 5.0
 STATEMENT_GRACE_SECONDS = 5.0
-# Objects made and not freed before the youngest are looked at; then tens of those before the older ones.
-COLLECTOR_THRESHOLDS = (20_000, 20, 20)
 
 
 class Lifespan:
@@ -38,7 +36,8 @@ class Lifespan:
             statement_limit.seconds = settings.GATEWAY_STATEMENT_TIMEOUT_MS / 1000 + STATEMENT_GRACE_SECONDS
         sweeper = Sweeper()
         sweeper.start()
-        _spare_the_collector()
+        spare_the_collector()
+        give_back_large_blocks()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self._leave(sweeper)
@@ -52,16 +51,3 @@ class Lifespan:
         await asyncio.to_thread(writer.close, ACTIVITY_SECONDS)
         await background.leave(POLICY_SECONDS)
         await backend_registry.client.close()
-
-
-def _spare_the_collector() -> None:
-    """
-    Keep what was loaded at the start out of garbage collection, and collect less often.
-
-    The libraries are some hundred thousand objects that never become garbage; to look through them takes
-    tens of milliseconds, in which every request waits. What requests leave behind is little: nearly all of
-    it is freed by its count.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)

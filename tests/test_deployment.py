@@ -95,7 +95,8 @@ from django.conf import settings
 from django.db import connection
 connection.cursor().execute("CREATE TABLE a (b)")
 folder = settings.GATEWAY_DATA_DIR
-(settings.GATEWAY_DATA_DIR / "celery" / "messages" / "m").write_text("")
+(folder / "made" / "later").mkdir(parents=True, exist_ok=True)
+(folder / "made" / "later" / "file").write_text("")
 print(json.dumps({
     str(path.relative_to(folder)): oct(stat.S_IMODE(path.stat().st_mode))
     for path in [folder, *folder.rglob("*")]
@@ -112,7 +113,7 @@ def test_a_database_in_a_directory_that_all_can_read_is_private(tmp_path: Path) 
 
     assert modes.pop(".") == "0o755", "the directory is not ours to change"
     files = {name for name in modes if not (data / name).is_dir()}
-    assert {"secrets.json", "gateway.sqlite3", "celery/messages/m"} <= files
+    assert {"secrets.json", "gateway.sqlite3", "made/later/file"} <= files
     assert {modes[name] for name in files} == {"0o600"}
     assert {modes[name] for name in modes.keys() - files} == {"0o700"}
 

@@ -209,7 +209,7 @@ def test_hostile_names_are_harmless_on_the_page_and_in_the_file(acme: Customer) 
 BAD = [
     ({"organization": "nobody"}, "no organization"),
     ({"organization": ""}, "Choose an organization"),
-    ({"organization": "a\x00b"}, "Null characters"),
+    ({"organization": "a\x00b"}, "NUL character"),
     ({"first_day": "yesterday"}, "valid date"),
     ({"first_day": "2026-03-02", "last_day": "2026-03-01"}, "must not be after"),
     ({"first_day": "2020-01-01", "last_day": "2026-03-01"}, "At most 366 days"),

@@ -170,9 +170,7 @@ def test_one_organization_can_be_looked_at_alone(acme: Customer) -> None:
     assert [row["code"] for row in theirs.context["failures"]] == ["theirs"]
 
 
-@pytest.mark.parametrize(
-    "text", ["nobody", "00000000-0000-4000-8000-000000000001", "'; DROP TABLE x", "\x00"]
-)
+@pytest.mark.parametrize("text", ["nobody", "00000000-0000-4000-8000-000000000001", "'; DROP TABLE x"])
 def test_an_organization_that_nobody_has_is_said_to_be_none(acme: Customer, text: str) -> None:
     page = owner().get(OVERVIEW, {"organization": text})
 

@@ -16,6 +16,7 @@ from tests.contract import assert_error
 
 def test_a_full_disk_is_not_ready_where_the_database_is_on_it(db: None, settings: Any) -> None:
     settings.GATEWAY_MIN_FREE_BYTES = 1 << 62
+    settings.GATEWAY_DATA_DIR.mkdir(exist_ok=True)
 
     answer = exchange("GET", "/readyz")
 
@@ -25,6 +26,14 @@ def test_a_full_disk_is_not_ready_where_the_database_is_on_it(db: None, settings
     else:
         assert (answer.status, answer.json["status"]) == (200, "degraded")
         assert answer.json["dependencies"]["disk"] == "full"
+
+
+def test_a_directory_that_nothing_needs_is_not_missed(db: None, settings: Any, tmp_path: Any) -> None:
+    settings.GATEWAY_DATA_DIR = tmp_path / "none"
+
+    answer = exchange("GET", "/readyz")
+
+    assert (answer.status, answer.json["status"]) == (200, "ok")
 
 
 def test_a_redis_that_is_away_is_told_and_keeps_nobody_out(db: None, settings: Any) -> None:

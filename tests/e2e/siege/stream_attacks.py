@@ -23,7 +23,7 @@ FAULTS = (
     "redirect",
     "400_leaky",
 )
-UNREAD_SECONDS = 15.0
+UNREAD_SECONDS = 8.0
 _faults = cycle(FAULTS)
 
 
