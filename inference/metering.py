@@ -21,6 +21,13 @@ from inference.tokens import CountTokens
 
 # Counted in one go: a millisecond's worth, so that nobody else waits, and no text is kept for long.
 MAX_UNCOUNTED: Final = 512
+# By how much an answer may be over its bound before it is taken for one that will not stop. Pieces may be
+# parts of tokens and characters are no tokens at all, so it takes both: more pieces than tokens were asked
+# for, and more characters than tokens have on average in any language.
+PIECES_A_TOKEN: Final = 1.1
+CHARACTERS_A_TOKEN: Final = 8
+MORE_PIECES: Final = 16
+MORE_CHARACTERS: Final = 128
 
 
 class Meter:
@@ -33,9 +40,24 @@ class Meter:
     """
 
     def __init__(
-        self, *, completions: int, images: int, likely_prompt: int, count: CountTokens | None, alert: Alert
+        self,
+        *,
+        completions: int,
+        images: int,
+        likely_prompt: int,
+        output_bound: int,
+        count: CountTokens | None,
+        alert: Alert,
     ) -> None:
         self._completions = completions
+        # Of all completions together.
+        self._output_bound = output_bound * completions
+        self._most_pieces = int(self._output_bound * PIECES_A_TOKEN) + MORE_PIECES
+        self._most_characters = self._output_bound * CHARACTERS_A_TOKEN + MORE_CHARACTERS
+        self._pieces = 0
+        self._characters = 0
+        # The backend has certainly generated more than it was asked for.
+        self.is_past_bound = False
         self._images = images
         self._likely_prompt = likely_prompt
         self._count = count
@@ -43,17 +65,17 @@ class Meter:
         # Since the last report.
         self._uncounted: list[str] = []
         self._counted = 0
-        self._finished = 0
+        self._finished: set[int] = set()
         self.has_output = False
 
     def note(self, event: Event) -> None:
-        """Of anything but Usage."""
+        """Count an event's text. Usage events go to `report`."""
         if type(event) is TextDelta:
             text = event.text
         else:
             match event:
                 case Finish():
-                    self._finished += 1
+                    self._finished.add(event.index)
                     return
                 case PromptLogprobs() | Annotation():
                     return
@@ -64,6 +86,10 @@ class Meter:
         if text:
             self.has_output = True
             self._uncounted.append(text)
+            self._pieces += 1
+            self._characters += len(text)
+            if self._pieces > self._most_pieces and self._characters > self._most_characters:
+                self.is_past_bound = True
             if len(self._uncounted) >= MAX_UNCOUNTED:
                 self._settle_count()
 
@@ -87,7 +113,7 @@ class Meter:
         """Whether the backend itself has said the whole: after every Finish, and nothing came later."""
         return (
             self._watch.latest is not None
-            and self._finished >= self._completions
+            and len(self._finished) >= self._completions
             and not self._uncounted
             and not self._counted
         )
@@ -103,14 +129,22 @@ class Meter:
             return None
         self._settle_count()
         if reported is None:
-            return Usage(self._likely_prompt, self._counted)
+            return Usage(self._likely_prompt, self._within_bound(self._counted))
         return Usage(
             reported.prompt_tokens,
-            reported.completion_tokens + self._counted,
+            self._within_bound(reported.completion_tokens + self._counted),
             cached_tokens=reported.cached_tokens,
             cache_write_tokens=reported.cache_write_tokens,
             reasoning_tokens=reported.reasoning_tokens,
         )
+
+    def unfinished(self) -> list[int]:
+        """The completions that have not ended."""
+        return [index for index in range(self._completions) if index not in self._finished]
+
+    def _within_bound(self, completion_tokens: int) -> int:
+        """What went on after the bound and was cut is not the customer's, who asked for no more."""
+        return min(completion_tokens, self._output_bound) if self.is_past_bound else completion_tokens
 
     def quantities(self) -> Quantities | None:
         """The same as an amount can be made of it."""

@@ -26,7 +26,7 @@ from inference.backends.http_failures import OptionNotImplemented
 from inference.backends.usage import log_alert
 from inference.body_pool import SMALL, BodyWork
 from inference.catalog import Target
-from inference.events import Event, Usage
+from inference.events import Event, Finish, Usage
 from inference.metering import Meter
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,7 @@ class Generation:
             completions=admission.prompt.completions,
             images=admission.prompt.images,
             likely_prompt=admission.size.likely,
+            output_bound=admission.prompt.output_bound,
             count=admission.count,
             alert=log_alert(admission.targets[0].name),
         )
@@ -93,6 +94,10 @@ class Generation:
                             if trace.first_token is None:
                                 trace.first_token = time.monotonic()
                             yield event
+                            if meter.is_past_bound:
+                                break
+                    for finish in self._ends_of_cut(target):
+                        yield finish
                 except (BackendError, UnsupportedOption) as error:
                     attempt.end(error.code)
                     self._go_on_after(error, target)
@@ -149,6 +154,16 @@ class Generation:
         )
         self._asked = target
         return events
+
+    def _ends_of_cut(self, target: Target) -> list[Finish]:
+        """What ends an answer that went on past its output bound, and was left; nothing for any other."""
+        if not self._meter.is_past_bound:
+            return []
+        logger.warning("backend %s went on past the output bound; its answer was cut", target.name)
+        finishes = [Finish(index, "length") for index in self._meter.unfinished()]
+        for finish in finishes:
+            self._meter.note(finish)
+        return finishes
 
     def _go_on_after(self, error: BackendError | UnsupportedOption, target: Target) -> None:
         """Raise the error again, unless another target may be asked."""
