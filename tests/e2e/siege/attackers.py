@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import resource
 import sys
@@ -20,8 +19,6 @@ from collections import Counter
 from tests.e2e.siege.attacks import ATTACKS, Attack
 from tests.e2e.siege.target import Target
 
-# Real attackers have machines of their own; these yield the processor to what is measured.
-NICENESS = 10
 DESCRIPTORS = 4_096
 RETRY_SECONDS = 0.1
 
@@ -60,7 +57,6 @@ async def attack_for(target: Target, seconds: float, words: str) -> dict[str, di
 
 
 def main() -> None:
-    os.nice(NICENESS)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
