@@ -35,8 +35,8 @@ class Meter:
     Follows the events of one request.
 
     Texts are counted piece by piece, as they came: most backends send a token at a time, and what was
-    generated in pieces is paid for in pieces. Without a vocabulary, and with no word from the backend,
-    nothing is known.
+    generated in pieces is paid for in pieces. Without a vocabulary a piece is a token, which it is at the
+    least. Nothing is known only where nothing was seen and the backend has said nothing.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Meter:
     def usage(self) -> Usage | None:
         """Everything so far, or None where it cannot be known."""
         reported = self._watch.latest
-        if reported is None and self._count is None:
+        if reported is None and self._count is None and not self.has_output:
             return None
         self._settle_count()
         if reported is None:
@@ -160,7 +160,7 @@ class Meter:
 
     def _settle_count(self) -> None:
         if self._count is None:
-            # A report has been there, or nobody will ask; a piece is a token at the least.
+            # A piece is a token at the least.
             self._counted += len(self._uncounted)
         else:
             self._counted += sum(map(self._count, self._uncounted))

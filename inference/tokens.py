@@ -55,6 +55,8 @@ IN_AN_IMAGE = 1_700
 # The same where nothing may be added that was not there: what the OpenAI cookbook counts.
 LIKELY_AROUND_A_TURN = 4
 LIKELY_AROUND_A_PROMPT = 3
+# Where there is no vocabulary to count by: what the usual ones come to for English.
+LIKELY_BYTES_IN_A_TOKEN = 4
 
 
 class PromptSize(Struct, frozen=True):
@@ -117,9 +119,10 @@ async def size_of(prompt: Prompt, vocabulary: str, work: BodyWork = SMALL) -> Pr
     upper = counted + AROUND_A_TEXT * texts + AROUND_A_TURN * turns + AROUND_A_PROMPT
     if prompt.tools or prompt.functions or prompt.answer_format is not None:
         upper += AROUND_TOOLS
+    likely = counted if vocabulary else counted // LIKELY_BYTES_IN_A_TOKEN
     return PromptSize(
         upper=upper + IN_AN_IMAGE * prompt.images,
-        likely=counted + LIKELY_AROUND_A_TURN * turns + LIKELY_AROUND_A_PROMPT,
+        likely=likely + LIKELY_AROUND_A_TURN * turns + LIKELY_AROUND_A_PROMPT,
     )
 
 

@@ -17,7 +17,12 @@ from billing.models import Reservation
 from billing.money import Price, Quantities, cost
 from inference import backend_registry
 from inference.backends.http import Timeouts
-from inference.tokens import LIKELY_AROUND_A_PROMPT, LIKELY_AROUND_A_TURN, counter
+from inference.tokens import (
+    LIKELY_AROUND_A_PROMPT,
+    LIKELY_AROUND_A_TURN,
+    LIKELY_BYTES_IN_A_TOKEN,
+    counter,
+)
 from tests.client import Answer
 from tests.contract import assert_error
 from tests.inference.catalog_cast import PRICES
@@ -234,17 +239,18 @@ def test_more_than_was_held_for_is_the_operators_loss(
 
 
 @BOTH
-def test_without_a_vocabulary_what_was_not_reported_is_unknown(
-    gateway: Gateway, upstream: FaultyUpstream, stream: bool
+@pytest.mark.parametrize("model", ["no_usage", "reset_midstream"])
+def test_without_a_vocabulary_what_was_not_reported_is_counted_in_pieces(
+    gateway: Gateway, upstream: FaultyUpstream, stream: bool, model: str
 ) -> None:
-    gateway.serve("no_usage", upstream.url, tokenizer="")
+    gateway.serve(model, upstream.url, tokenizer="")
 
-    answer = gateway.ask("no_usage", stream=stream)
+    gateway.ask(model, stream=stream)
 
-    assert answer.status == 200
-    assert gateway.reservation().state == State.UNKNOWN
-    if not stream:
-        assert "usage" not in answer.json
+    row = gateway.reservation()
+    prompt = len(HELLO) // LIKELY_BYTES_IN_A_TOKEN + LIKELY_AROUND_A_TURN + LIKELY_AROUND_A_PROMPT
+    assert (row.state, row.basis) == (State.SETTLED, "observed")
+    assert row.charged_nanousd == cost(PRICE, Quantities(prompt=prompt, completion=5))
 
 
 @BOTH
