@@ -14,6 +14,7 @@ very first words differ between organizations, so that no such cache serves one 
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import math
 from typing import Any
@@ -23,9 +24,11 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from gateway_site.api.checkpoints import checkpoint
 from gateway_site.api.strict_json import printable
 from policies.judges.base import Inconclusive
 from policies.judges.invisible import visible
+from policies.judges.threads import CHARACTERS_AT_ONCE, run_in_thread
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ INSTRUCTIONS = (
 )
 ALTERNATIVES = 20  # the most that the interface allows
 MAX_ANSWER_BYTES = 256 * 1024
+BYTES_SENT_AT_ONCE = 64 * 1024
 # A positive logarithm is no probability; a tiny one is rounding.
 ROUNDING = 1e-3
 # What tokenizers and chatty models put around a word.
@@ -81,10 +85,14 @@ class LogprobJudge:
         )
 
     async def score(self, rule: str, text: str, *, salt: str = "") -> float:
+        if len(text) > CHARACTERS_AT_ONCE:
+            body = await run_in_thread(salt, self._body, rule, text, salt)
+        else:
+            body = self._body(rule, text, salt)
         # Raised outside of the `except`: aiohttp's exceptions carry the request's headers.
         answer, trouble = b"", ""
         try:
-            answer = await self._ask(self._body(rule, text, salt))
+            answer = await self._ask(body)
         except (aiohttp.ClientError, OSError) as exc:  # TimeoutError is an OSError
             trouble = type(exc).__name__
         if trouble:
@@ -103,7 +111,7 @@ class LogprobJudge:
             "model": self._model,
             "messages": [
                 {"role": "system", "content": opening},
-                {"role": "user", "content": msgspec.json.encode(_shown(text)).decode()},
+                {"role": "user", "content": msgspec.Raw(_shown(text))},
                 {"role": "user", "content": f"The question: {rule}\nAnswer Yes or No."},
             ],
             "max_tokens": 1,
@@ -115,7 +123,9 @@ class LogprobJudge:
         return msgspec.json.encode(body)
 
     async def _ask(self, body: bytes) -> bytes:
-        async with self._session().post(self._url, data=body, allow_redirects=False) as response:
+        # As a file a large body is sent in parts, between which the event loop runs.
+        data = io.BytesIO(body) if len(body) > BYTES_SENT_AT_ONCE else body
+        async with self._session().post(self._url, data=data, allow_redirects=False) as response:
             if response.status != 200:
                 logger.warning("judge %s: status %d", self._model, response.status)
                 raise Inconclusive(f"status {response.status}")
@@ -147,11 +157,28 @@ class LogprobJudge:
         return session
 
 
-def _shown(text: str) -> str:
-    """As it is; and, where it has characters that nobody sees, without them as well."""
-    text = printable(text)
-    plain = visible(text)
-    return text if plain == text else f"{text}\n\n{plain}"
+def _shown(text: str) -> bytes:
+    """
+    The text as one JSON string, which is itself the value of a JSON string: as it is; and, where it has
+    characters that nobody sees, without them as well. Encoded in pieces, with a checkpoint before each.
+    """
+    shown: list[bytes] = []
+    plain: list[bytes] = []
+    is_plain = True
+    for start in range(0, len(text), CHARACTERS_AT_ONCE):
+        checkpoint()
+        piece = printable(text[start : start + CHARACTERS_AT_ONCE])
+        seen = visible(piece)
+        shown.append(_escaped_twice(piece))
+        plain.append(shown[-1] if seen == piece else _escaped_twice(seen))
+        is_plain = is_plain and seen == piece
+    also = [] if is_plain else [_escaped_twice("\n\n"), *plain]
+    return b"".join((b'"\\"', *shown, *also, b'\\""'))
+
+
+def _escaped_twice(text: str) -> bytes:
+    """What stands between the quotation marks of a JSON string within a JSON string."""
+    return msgspec.json.encode(msgspec.json.encode(text)[1:-1].decode())[1:-1]
 
 
 def probability(answer: bytes) -> float:

@@ -12,13 +12,14 @@ meet. What is not found: letters that only look alike, encodings, translations. 
 
 from __future__ import annotations
 
-import asyncio
 import re
-import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from gateway_site.api.checkpoints import checkpoint
 from policies.judges.base import Inconclusive
-from policies.judges.invisible import visible
+from policies.judges.normalization import PIECE_CHARACTERS, normalized, normalized_pieces
+from policies.judges.threads import CHARACTERS_AT_ONCE, run_in_thread
 
 QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」')
 CONTAINING_WORDS = frozenset(
@@ -38,9 +39,15 @@ PLAIN_WORDS = CONTAINING_WORDS | frozenset(
     word words phrase phrases string strings term terms expression expressions name sentence
     """.split()  # noqa: SIM905
 )
-# Larger texts are searched in a thread: a loop that waits for one request keeps all others waiting.
-CHARACTERS_AT_ONCE = 16 * 1024
 CHARACTERS_KEPT = 1024 * 1024
+# Normalizing makes up to eighteen characters of one. No real text grows as much as this.
+MAX_GROWTH = 4
+GROWTH_ALLOWED_CHARACTERS = 64 * 1024
+# How much of a form is searched in one call, unless a phrase is longer.
+WINDOW_CHARACTERS = 16 * 1024
+
+# The next characters of a text as each of the ways to read it has them.
+Forms = tuple[str, str, str]
 
 
 class QuotedJudge:
@@ -53,7 +60,7 @@ class QuotedJudge:
         if not phrases:
             raise Inconclusive("not a question about a quoted phrase")
         if len(text) > CHARACTERS_AT_ONCE:
-            return await asyncio.to_thread(_score, phrases, text)
+            return await run_in_thread(salt, _score, phrases, text)
         return _score(phrases, text)
 
     async def close(self) -> None:
@@ -61,15 +68,14 @@ class QuotedJudge:
 
 
 def _score(phrases: tuple[str, ...], text: str) -> float:
-    forms = _forms(text)
-    return 1.0 if any(phrase in form for phrase in phrases for form in forms) else 0.0
+    return 1.0 if is_any_found(phrases, _forms(text)) else 0.0
 
 
 @lru_cache(maxsize=1024)
 def phrases_of(rule: str) -> tuple[str, ...]:
     """The phrases, any of which makes the answer yes; none where the question is of another kind."""
     found = ["".join(groups) for groups in QUOTED.findall(rule)]
-    phrases = tuple(_spaced(normalized(phrase)) for phrase in found)
+    phrases = tuple(dict.fromkeys(_spaced(normalized(phrase)) for phrase in found))
     if not phrases or not all(phrases):
         return ()
     rest = re.findall(r"[^\W_]+(?:['\u2019][^\W_]+)*", QUOTED.sub(" ", rule).casefold())
@@ -77,31 +83,83 @@ def phrases_of(rule: str) -> tuple[str, ...]:
     return phrases if is_plain else ()
 
 
-def normalized(text: str) -> str:
-    """What a reader cannot tell apart made the same: width, ligatures, case, characters drawn as nothing."""
-    if text.isascii():
-        return visible(text).casefold()
-    plain = visible(unicodedata.normalize("NFKC", text))
-    # Again, because what stood apart may now be one: a letter, something invisible, an accent.
-    return unicodedata.normalize("NFKC", plain).casefold()
+def is_any_found(phrases: tuple[str, ...], pieces: Iterable[Forms]) -> bool:
+    """Whether a form of the text that comes in these pieces has one of the phrases, also across pieces."""
+    overlap = max(map(len, phrases)) - 1
+    full = max(WINDOW_CHARACTERS, overlap)
+    windows: list[list[str]] = [[], [], []]
+    length = 0
+    for forms in pieces:
+        for window, piece in zip(windows, forms, strict=True):
+            window.append(piece)
+        length += len(forms[0])  # the longest: the other two leave white space out
+        if length >= full:
+            texts = ["".join(window) for window in windows]
+            if _is_in_any(phrases, texts):
+                return True
+            windows = [[text[-overlap:]] if overlap else [] for text in texts]
+            length = 0
+    return _is_in_any(phrases, ["".join(window) for window in windows])
 
 
-def _forms(text: str) -> tuple[str, ...]:
+def _is_in_any(phrases: tuple[str, ...], texts: list[str]) -> bool:
+    # Where no line ends, all forms are the same.
+    for text in dict.fromkeys(texts):
+        checkpoint()
+        if any(phrase in text for phrase in phrases):
+            return True
+    return False
+
+
+def _forms(text: str) -> Iterable[Forms]:
     # A request is asked about by many policies one after the other; what is very large is not kept for that.
-    return _kept_forms(text) if len(text) <= CHARACTERS_KEPT else _made_forms(text)
+    return _kept_forms(text) if len(text) <= CHARACTERS_KEPT else made_forms(text)
 
 
 @lru_cache(maxsize=2)
-def _kept_forms(text: str) -> tuple[str, ...]:
-    return _made_forms(text)
+def _kept_forms(text: str) -> tuple[Forms, ...]:
+    return tuple(made_forms(text))
 
 
-def _made_forms(text: str) -> tuple[str, ...]:
-    plain = normalized(text)
-    lines = plain.splitlines()
+def made_forms(text: str, piece_characters: int = PIECE_CHARACTERS) -> Iterator[Forms]:
+    """
+    Three ways to read the text, piece by piece: a line end is a space; it is nothing; it is nothing, and
+    neither are the spaces around it. In each, white space is one space.
+    """
+    limit = MAX_GROWTH * len(text) + GROWTH_ALLOWED_CHARACTERS
+    length, space = 0, ""
+    for plain in normalized_pieces(text, piece_characters):
+        length += len(plain)
+        if length > limit:
+            raise Inconclusive("text grows too long when normalized")
+        # White space at the end waits for the next piece, as little of it as says the same.
+        piece = space + plain
+        settled = piece.rstrip()
+        space = _shortened(piece[len(settled) :])
+        if settled:
+            yield _forms_of(settled)
+
+
+def _shortened(space: str) -> str:
+    """At most a space and a line end, for white space that has any."""
+    beside = "".join(space.splitlines())
+    return (" " if beside else "") + ("\n" if len(beside) < len(space) else "")
+
+
+def _forms_of(piece: str) -> Forms:
+    """Of a piece that does not end with white space. What precedes it does not either."""
+    lines = piece.splitlines()
+    spaced = _joined(piece)
     if len(lines) < 2:
-        return (_spaced(plain),)
-    return _spaced(plain), _spaced("".join(lines)), _spaced("".join(line.strip() for line in lines))
+        return spaced, spaced, spaced
+    stripped = _spaced("".join(line.strip() for line in lines))
+    # White space at the beginning is a space between this piece and the last, unless a line ends in it.
+    between = " " if lines[0][:1].isspace() and lines[0].strip() else ""
+    return spaced, _joined("".join(lines)), between + stripped
+
+
+def _joined(piece: str) -> str:
+    return (" " if piece[0].isspace() else "") + _spaced(piece)
 
 
 def _spaced(text: str) -> str:
