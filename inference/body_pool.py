@@ -100,7 +100,12 @@ class FairPool:
         self._require_room(owner, size_bytes)
         await self._turn(owner, size_bytes)
         loop, stop = asyncio.get_running_loop(), threading.Event()
-        running = loop.run_in_executor(self._threads, _stoppable, stop, work)
+        try:
+            running = loop.run_in_executor(self._threads, _stoppable, stop, work)
+        except RuntimeError:  # no thread could be started: the process is short of memory
+            stop.set()  # what was queued nevertheless does nothing
+            self._end_turn(owner, size_bytes)
+            raise Unavailable("The server is short of memory. Try again.") from None
         # A thread is free when its work has ended, and not when nobody waits for that any more.
         running.add_done_callback(lambda _: self._end_turn(owner, size_bytes))
         try:
@@ -177,7 +182,7 @@ class FairPool:
 
 def _stoppable(stop: threading.Event, work: Callable[[], Any]) -> Any:
     with stopping(stop):
-        return work()
+        return None if stop.is_set() else work()
 
 
 @cache

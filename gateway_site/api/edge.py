@@ -13,7 +13,7 @@ from django.conf import settings
 
 from gateway_site.api import envelope
 from gateway_site.api.body_limits import body_limit_bytes
-from gateway_site.api.errors import ApiError, BodyTooLarge, InvalidRequest
+from gateway_site.api.errors import ApiError, BodyTooLarge, InvalidRequest, Unavailable
 from gateway_site.api.exception_handler import to_api_error
 from gateway_site.api.hosts import is_host_allowed
 from gateway_site.api.protocol_errors import DisallowedHost
@@ -68,6 +68,8 @@ class EdgeMiddleware:
         else:
             if body.refusal is not None and not answer.has_begun:
                 await self._refuse(scope, body, send, body.refusal)
+        finally:
+            arriving.forget(body)
 
     async def _end_stream(self, send: Any, last_record: bytes) -> None:
         # A client that reads nothing does not get to read this either.
@@ -86,9 +88,36 @@ class EdgeMiddleware:
         await send({"type": "http.response.body", "body": b""})
 
 
+class ArrivingBodies:
+    """
+    The bodies that a process has received in part, with the bytes of each.
+
+    Together they may hold GATEWAY_BODY_QUEUE_BYTES. Above that, one that grows is refused if it is no smaller
+    than the others are on average: many large ones are, and a small one among them is not.
+    """
+
+    def __init__(self) -> None:
+        self._bytes: dict[CountedBody, int] = {}
+        self._total_bytes = 0
+
+    def add(self, body: CountedBody, more_bytes: int) -> None:
+        own_bytes = self._bytes[body] = self._bytes.get(body, 0) + more_bytes
+        self._total_bytes += more_bytes
+        is_over = self._total_bytes > settings.GATEWAY_BODY_QUEUE_BYTES
+        if is_over and own_bytes * len(self._bytes) >= self._total_bytes:
+            self.forget(body)
+            raise Unavailable("Too many large bodies are arriving at once. Try again.")
+
+    def forget(self, body: CountedBody) -> None:
+        self._total_bytes -= self._bytes.pop(body, 0)
+
+
+arriving = ArrivingBodies()
+
+
 class CountedBody:
     """
-    A request's body on its way in: not too large, not too slow.
+    A request's body on its way in: not too large, not too slow, and not too many at once.
 
     Once refused, the application is told that the client hung up. It then tidies away what it has read
     and answers nothing, where an exception out of `receive` would leave its temporary file open.
@@ -123,6 +152,14 @@ class CountedBody:
         if self._seen_bytes > self._limit_bytes:
             self.refusal = BodyTooLarge(self._limit_bytes)
             return {"type": "http.disconnect"}
+        if self.is_complete:
+            arriving.forget(self)
+        else:
+            try:
+                arriving.add(self, len(message.get("body", b"")))
+            except Unavailable as refusal:
+                self.refusal = refusal
+                return {"type": "http.disconnect"}
         return message
 
     def _deadline(self) -> float:

@@ -56,6 +56,9 @@ def to_api_error(exc: BaseException) -> ApiError:
             is_known = isinstance(exc.__cause__ or exc, ServerAway)
             logger.error("database unavailable: %s", exc, exc_info=None if is_known else exc)
             return Unavailable()
+        case MemoryError():
+            logger.error("short of memory", exc_info=exc)
+            return Unavailable("The server is short of memory. Try again.")
         case _:
             logger.error("unexpected exception", exc_info=exc)
             return ApiError()

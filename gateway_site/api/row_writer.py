@@ -75,10 +75,15 @@ class RowWriter(Generic[Note]):
             if self._thread is None or self._owner != os.getpid():
                 self._owner = os.getpid()
                 self._is_stopped = threading.Event()
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._run, args=(self._is_stopped,), name=self._name, daemon=True
                 )
-                self._thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:  # short of memory: the next note tries again
+                    logger.warning("%s: %s", self._name, error)
+                else:
+                    self._thread = thread
 
     def _run(self, is_stopped: threading.Event) -> None:
         is_last = False

@@ -67,9 +67,10 @@ def test_a_customer_uses_the_sdk(
         asyncio.run(check_async(f"{running.address}/v1", gateway.value))
         until(lambda: not Reservation.objects.filter(state="held").exists(), 20)
 
-    # Whoever left in the middle: the server was cut off before it counted, and we have no vocabulary to.
-    assert Reservation.objects.filter(state="unknown").count() == 1
-    assert set(Reservation.objects.exclude(basis="").values_list("basis", flat=True)) == {"usage"}
+    # Whoever left in the middle: the server was cut off before it counted, and pays for the pieces seen.
+    assert not Reservation.objects.filter(state="unknown").exists()
+    assert Reservation.objects.filter(basis="observed").count() == 1
+    assert set(Reservation.objects.exclude(basis="").values_list("basis", flat=True)) == {"usage", "observed"}
 
 
 def check_plain(client: OpenAI) -> None:

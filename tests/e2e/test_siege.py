@@ -14,7 +14,8 @@ from tests.live import ROOT
 SECONDS = 16
 # Other tests share the cores: here a wait is only to have an end. The long form judges it by the second.
 MOST_WAIT_SECONDS = 15
-ALL_SECONDS = 120
+ALL_SECONDS = 240
+STOP_SECONDS = 60
 
 
 def test_a_customer_is_served_while_everything_is_attacked() -> None:
@@ -26,8 +27,13 @@ def test_a_customer_is_served_while_everything_is_attacked() -> None:
         "--most-wait-seconds",
         str(MOST_WAIT_SECONDS),
     ]
-    siege = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=ALL_SECONDS, check=False
-    )
+    with subprocess.Popen(
+        [sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as siege:
+        try:
+            said, _ = siege.communicate(timeout=ALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            siege.terminate()  # and with it what it has started
+            said, _ = siege.communicate(timeout=STOP_SECONDS)
 
-    assert siege.returncode == 0, siege.stdout + siege.stderr[-2000:]
+    assert siege.returncode == 0, said

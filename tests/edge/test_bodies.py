@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway_site.api.edge import EdgeMiddleware
+from gateway_site.api.edge import CountedBody, EdgeMiddleware, arriving
 from gateway_site.api.request_id import RequestIdMiddleware
 from organization.models import Project, ProjectKey
 from tests.client import Answer, ApiClient, exchange
@@ -215,3 +215,45 @@ class TestTime:
         assert_error(answer, 400, "invalid_request")
         assert "1 seconds" in answer.error["message"]
         assert taken < 60
+
+
+class TestNumber:
+    """Bodies that arrive at the same time, each in pieces."""
+
+    def pieces(self, *sizes: int) -> CountedBody:
+        waiting = [{"type": "http.request", "body": b"x" * size, "more_body": True} for size in sizes]
+
+        async def receive() -> Any:
+            return waiting.pop(0)
+
+        return CountedBody(receive, limit_bytes=1_000_000)
+
+    def test_large_ones_are_refused_above_the_bound_and_a_small_one_is_not(self, settings: Any) -> None:
+        settings.GATEWAY_BODY_QUEUE_BYTES = 1_000
+        large = [self.pieces(300) for _ in range(5)]
+        small = self.pieces(10)
+
+        async def arrive() -> None:
+            for body in (*large, small):
+                await body.receive()
+
+        try:
+            asyncio.run(arrive())
+
+            refused = [body.refusal for body in large if body.refusal is not None]
+            assert [refusal.status for refusal in refused] == [503, 503]
+            assert small.refusal is None
+        finally:
+            for body in (*large, small):
+                arriving.forget(body)
+
+    def test_what_has_ended_makes_room(self, settings: Any) -> None:
+        settings.GATEWAY_BODY_QUEUE_BYTES = 400
+        first, second = self.pieces(300), self.pieces(300)
+        asyncio.run(first.receive())
+        arriving.forget(first)
+
+        asyncio.run(second.receive())
+
+        assert second.refusal is None
+        arriving.forget(second)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from gateway_site.api import checkpoints
 from gateway_site.api.checkpoints import Stopped, checkpoint
 from gateway_site.api.errors import InvalidRequest, RateLimited, Unavailable
 from inference import body_pool, deployments, tokens
-from inference.body_pool import SMALL_BODY_BYTES, SMALL_BODY_NODES, BodyWork
+from inference.body_pool import SMALL_BODY_BYTES, SMALL_BODY_NODES, BodyWork, FairPool
 from tests.contract import assert_error
 from tests.inference.chat_cast import Gateway
 from tests.inference.chat_driver import Caller, run
@@ -224,3 +225,23 @@ def test_a_large_body_reaches_the_backend_as_it_is(gateway: Gateway) -> None:
 
         assert gateway.ask("ok", LARGE).status == 200
         assert upstream.last.body["messages"] == [{"role": "user", "content": LARGE}]
+
+
+def test_a_thread_that_cannot_be_started_costs_its_own_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = ThreadPoolExecutor(1)
+
+    async def ask() -> str:
+        pool = FairPool(threads, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", cannot_start)
+            with pytest.raises(Unavailable):
+                await pool.run("acme", 1, lambda: "first")
+        async with asyncio.timeout(10):
+            return await pool.run("acme", 1, lambda: "second")
+
+    assert asyncio.run(ask()) == "second"
+    threads.shutdown()
+
+
+def cannot_start(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

@@ -32,6 +32,7 @@ CODES = {None, "backend_failed", "deadline_exceeded", "provider_rejected"}
 # What must be an answer, and what must not.
 ANSWERS = {"good", "drip", "words_after_done", "done_for_ever", "answers_twice", "answers_again_later"}
 ANSWERS |= {"usage_huge", "nul_bytes", "name_of_a_megabyte", "nul_in_a_text"}
+ANSWERS |= {"flood", "flood_in_chunks"}  # cut at their output bound
 REJECTED = {"refusal_without_end"}
 LATE = {"drip_for_ever", "head_drip_for_ever", "silence_after_words"}
 

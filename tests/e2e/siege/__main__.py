@@ -17,6 +17,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
-from tests.benchmarks.gateway_ours import COMMAND_SECONDS, new_database, run_python
+from tests.benchmarks.gateway_ours import new_database, run_python
 from tests.benchmarks.gateway_process import Server
 from tests.e2e.siege.console_attacks import csrf_token, login_request
 from tests.e2e.siege.disturbances import Disturbances, Span, workers_memory_mib
@@ -44,6 +45,8 @@ WARM_UP_SECONDS = 3.0
 CALM_SHARE, SETTLE_SECONDS = 0.1, 3.0
 SAMPLE_SECONDS = 0.5
 NICENESS = 10
+# How long the attackers may take to start and to end, besides attacking.
+END_SECONDS = 60.0
 
 
 class Fortress:
@@ -66,6 +69,7 @@ class Fortress:
             "SECRET_KEY": secrets.token_urlsafe(64),
             "ENCRYPTION_KEYS": Fernet.generate_key().decode(),
             "GATEWAY_KEY_PEPPERS": secrets.token_urlsafe(32),
+            "GATEWAY_DRAIN_SECONDS": "5",
             "PATH": "/usr/bin:/bin",
         }
         words = ["-m", "tests.e2e.siege.installation"]
@@ -163,7 +167,7 @@ async def _attack(target: Target, options: argparse.Namespace) -> dict[str, dict
     )
     lower_priority(process.pid)
     try:
-        async with asyncio.timeout(options.seconds + COMMAND_SECONDS):
+        async with asyncio.timeout(options.seconds + END_SECONDS):
             out, _ = await process.communicate()
     finally:
         if process.returncode is None:
@@ -206,6 +210,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="the attacks whose names hold these words")
     parser.add_argument("--keep", type=Path, help="where to keep the logs of the processes")
     options = parser.parse_args(arguments)
+    # Told to stop, it stops what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="gw-siege-"))
         folder = options.keep or Path(temporary)

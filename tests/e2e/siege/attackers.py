@@ -21,6 +21,7 @@ from tests.e2e.siege.target import Target
 
 DESCRIPTORS = 4_096
 RETRY_SECONDS = 0.1
+END_SECONDS = 5.0
 
 
 async def go_on(attack: Attack, target: Target, seen: Counter[str]) -> None:
@@ -50,7 +51,7 @@ async def attack_for(target: Target, seconds: float, words: str) -> dict[str, di
     failed = [task for task in tasks if task.done()]
     for task in still_running:
         task.cancel()
-    await asyncio.wait(tasks)
+    await asyncio.wait(tasks, timeout=END_SECONDS)
     for task in failed:
         task.result()  # an attack that is itself broken is a mistake here
     return {name: dict(outcomes) for name, outcomes in seen.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from itertools import count
 
@@ -42,8 +41,7 @@ async def _send_without_end(target: Target, start: bytes, piece: bytes) -> str:
             return "closed"
         finally:
             answer.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ConnectionError):
-                await answer
+            await asyncio.gather(answer, return_exceptions=True)
         return "closed" if sent < ENDLESS_BYTES else f"took {ENDLESS_BYTES >> 20} MiB"
 
 
