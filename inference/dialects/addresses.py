@@ -102,6 +102,6 @@ def _refuse_references(node: Any, path: list[str | int]) -> None:
 
 
 def _written(path: list[str | int]) -> str:
-    """`messages[0].content[1].file.url`"""
+    """Write a path into the body as errors name it: `messages[0].content[1].file.url`."""
     steps = (f"[{step}]" if type(step) is int else f".{step}" for step in path)
     return printable("".join(steps)[1:][:MAX_NAME_LENGTH])
