@@ -20,7 +20,8 @@ from billing.admin_limits import limits_panel
 from billing.admin_money import SPENT_DAYS, UsdField, in_full, money, spent_by
 from billing.models import Account, CreditGrant, Reservation
 from billing.money import short_usd
-from gateway_site.api.console import (
+from gateway_site.api.errors import ApiError
+from gateway_site.console.kit.model_admin import (
     ActionForm,
     Addition,
     ModelAdmin,
@@ -33,8 +34,7 @@ from gateway_site.api.console import (
     display,
     page_of,
 )
-from gateway_site.api.errors import ApiError
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.moments import moment
 from organization.audit import Actor
 from organization.lookups import find_organization
 from organization.models import Organization, Project, ProjectKey

@@ -7,8 +7,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from billing.models import LedgerAudit
-from gateway_site.api.console import ReadOnlyAdmin, display
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.model_admin import ReadOnlyAdmin, display
+from gateway_site.console.kit.moments import moment
 
 
 @admin.register(LedgerAudit)

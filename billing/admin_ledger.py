@@ -17,8 +17,8 @@ from billing import services
 from billing.admin_money import UsdField, in_full, money
 from billing.models import CostLine, Reservation
 from billing.money import cost, price_text, short_usd, usd
-from gateway_site.api.console import ActionForm, ReadOnlyAdmin, ShortPaginator, confirmed, display
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.model_admin import ActionForm, ReadOnlyAdmin, ShortPaginator, confirmed, display
+from gateway_site.console.kit.moments import moment
 from organization.audit import Actor
 
 STATE_COLOURS = {

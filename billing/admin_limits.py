@@ -15,7 +15,7 @@ from billing import services
 from billing.admin_money import UsdField, in_full, money, used_now
 from billing.models import Account, CapPeriod, SpendingCap
 from billing.money import short_usd
-from gateway_site.api.console import (
+from gateway_site.console.kit.model_admin import (
     ActionForm,
     AutocompleteFilter,
     Panel,
@@ -26,7 +26,7 @@ from gateway_site.api.console import (
     confirmed,
     display,
 )
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.moments import moment
 from organization.audit import Actor
 from organization.models import Organization, Project
 

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from billing.models import CapPeriod, DailyCost, SpendingCap, UnrolledCost
 from billing.money import parse_usd, short_usd, usd
 from billing.snapshot import period_of
-from gateway_site.api.console import TextInput
+from gateway_site.console.kit.model_admin import TextInput
 
 SPENT_DAYS = 30
 

@@ -36,7 +36,7 @@ from billing.operations import (
 )
 from billing.worker import Ticket, Worker
 from gateway_site.api.errors import ApiError, RateLimited, Unavailable
-from gateway_site.api.waiting import LoopTimer
+from gateway_site.api.loop_timer import LoopTimer
 
 # More than this many waiting means that the database cannot keep up; new requests are turned away.
 MAX_QUEUED = 10_000

@@ -38,7 +38,7 @@ from billing.statements_postgresql import (
     WRITE_HEARTBEATS,
     write_statement,
 )
-from gateway_site.api.pipeline_postgresql import Pipeline, Reply
+from gateway_site.database.libpq_pipeline import Pipeline, Reply
 
 Text = str | None
 Number = int | None

@@ -25,7 +25,7 @@ from billing.operations import (
     Release,
 )
 from gateway_site.api.errors import ApiError, Unavailable
-from gateway_site.api.postgresql.deadlines import deadline
+from gateway_site.database.postgresql.deadlines import deadline
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from servestatic import ServeStaticASGI  # noqa: E402
 from gateway_site.api.edge import EdgeMiddleware  # noqa: E402
 from gateway_site.api.https_only import HttpsOnlyMiddleware  # noqa: E402
 from gateway_site.api.request_id import RequestIdMiddleware  # noqa: E402
-from gateway_site.content_security import add_static_headers  # noqa: E402
+from gateway_site.console.content_security import add_static_headers  # noqa: E402
+from gateway_site.console.live_tail.consumer import sockets  # noqa: E402
 from gateway_site.lifespan import Lifespan  # noqa: E402
-from gateway_site.live_tail import sockets  # noqa: E402
 from inference.routing import Ahead  # noqa: E402
 
 # Generation ahead of Django, whose middleware knows nothing of streams; everything else to Django.

@@ -22,8 +22,8 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from gateway_site.api.errors import Unavailable
-from gateway_site.api.limit_cache import LimitCache, RedisAway
-from gateway_site.api.postgresql.deadlines import deadline
+from gateway_site.api.rate_limits.redis_cache import LimitCache, RedisAway
+from gateway_site.database.postgresql.deadlines import deadline
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from django.conf import settings
 
 from billing.ledger import get_ledger
 from billing.sweeper import Sweeper
-from gateway_site.api.postgresql.deadlines import statement_limit
-from gateway_site.memory import give_back_large_blocks, spare_the_collector
-from gateway_site.parent_watch import stop_with_parent
+from gateway_site.database.postgresql.deadlines import statement_limit
+from gateway_site.server.memory import give_back_large_blocks, spare_the_collector
+from gateway_site.server.parent_watch import stop_with_parent
 from inference import backend_registry, generation
 from inference.activity_writer import writer
 from policies import background

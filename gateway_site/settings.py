@@ -16,9 +16,9 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from gateway_site import env
-from gateway_site.console_theme import UNFOLD as UNFOLD
-from gateway_site.embedded import keep_private, load_or_create_secrets
+from gateway_site.console.theme import UNFOLD as UNFOLD
 from gateway_site.logs import logging_settings
+from gateway_site.quickstart.embedded_secrets import keep_private, load_or_create_secrets
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 GATEWAY_DATA_DIR = Path(env.text("GATEWAY_DATA_DIR", str(BASE_DIR / "data")))
@@ -49,7 +49,7 @@ GATEWAY_KEY_PEPPERS = [pepper.strip() for pepper in _required_secret("GATEWAY_KE
 DEBUG = env.boolean("DEBUG", False)
 ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env.listing("CSRF_TRUSTED_ORIGINS")
-CSRF_FAILURE_VIEW = "gateway_site.login.from_an_old_page"
+CSRF_FAILURE_VIEW = "gateway_site.console.login.views.from_an_old_page"
 # How many proxies of ours stand in front; the client's address is that many hops from the right.
 GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
 
@@ -57,7 +57,7 @@ GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
 
 # Unspecified: limits. The spec gives no number for these; a deployment decides.
 GATEWAY_MAX_BODY_BYTES = env.integer("GATEWAY_MAX_BODY_BYTES", 10 * 1024 * 1024, minimum=1024)
-DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, by `gateway_site.api.body_limits`
+DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, by `gateway_site.api.bodies.size_limits`
 # JSON values in one body, nested ones and all; and what the lists of a prompt may hold. Far above what
 # conversations and their tools have, and few enough that reading them takes a fraction of a second.
 GATEWAY_MAX_BODY_NODES = env.integer("GATEWAY_MAX_BODY_NODES", 50_000, minimum=100)
@@ -170,8 +170,8 @@ INSTALLED_APPS = [
     "inference",
 ]
 MIDDLEWARE = [
-    "gateway_site.content_security.content_security_middleware",
-    "gateway_site.console_bounds.console_bounds",
+    "gateway_site.console.content_security.content_security_middleware",
+    "gateway_site.console.request_bounds.console_bounds",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -256,7 +256,9 @@ GATEWAY_MIN_FREE_BYTES = env.integer("GATEWAY_MIN_FREE_BYTES", 64 * 1024 * 1024)
 # --- cache, tasks ------------------------------------------------------------------------------------
 
 REDIS_URL = env.secret("REDIS_URL")
-CACHES = {"default": {"BACKEND": "gateway_site.api.limit_cache.LimitCache", "LOCATION": REDIS_URL}}
+CACHES = {
+    "default": {"BACKEND": "gateway_site.api.rate_limits.redis_cache.LimitCache", "LOCATION": REDIS_URL}
+}
 RATELIMIT_USE_CACHE = "default"
 # The limiter knows no cache but those that it was tried with.
 SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
@@ -271,7 +273,7 @@ IS_BROKER_EMBEDDED = _broker in ("", "filesystem://")  # the second is what it w
 CELERY_BROKER_URL = "memory://localhost/" if IS_BROKER_EMBEDDED else _broker
 # Sent from any other process, a task would reach nobody: it runs where it is called.
 CELERY_TASK_ALWAYS_EAGER = CELERY_TASK_EAGER_PROPAGATES = IS_BROKER_EMBEDDED
-CELERY_BEAT_SCHEDULER = "gateway_site.schedule:Scheduler"
+CELERY_BEAT_SCHEDULER = "gateway_site.server.schedule:Scheduler"
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
@@ -312,10 +314,10 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["organization.authentication.AdminKeyAuthentication"],
     # A view that names no permission is refused, not open.
     "DEFAULT_PERMISSION_CLASSES": ["organization.permissions.HasPermission"],
-    "DEFAULT_PARSER_CLASSES": ["gateway_site.api.strict_json.StrictJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["gateway_site.api.bodies.strict_json.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "gateway_site.api.negotiation.AlwaysJSON",
-    "DEFAULT_SCHEMA_CLASS": "gateway_site.api.openapi.GatewaySchema",
+    "DEFAULT_SCHEMA_CLASS": "gateway_site.api.openapi.document.GatewaySchema",
     "EXCEPTION_HANDLER": "gateway_site.api.exception_handler.handle",
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
@@ -335,7 +337,7 @@ SPECTACULAR_SETTINGS = {
     # An edit must name the revision that it was made from; split, no field of a PATCH would be required.
     "COMPONENT_SPLIT_PATCH": False,
     "PREPROCESSING_HOOKS": ["inference.schema.add_generation_routes"],
-    "POSTPROCESSING_HOOKS": ["gateway_site.api.openapi.finish_document"],
+    "POSTPROCESSING_HOOKS": ["gateway_site.api.openapi.document.finish_document"],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }
 
@@ -351,8 +353,8 @@ AUTH_PASSWORD_VALIDATORS = [
         "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
         "OPTIONS": {"min_length": 12},
     },
-    {"NAME": "gateway_site.password_rules.MaximumLengthValidator"},
-    {"NAME": "gateway_site.password_rules.VarietyValidator"},
+    {"NAME": "gateway_site.console.login.password_rules.MaximumLengthValidator"},
+    {"NAME": "gateway_site.console.login.password_rules.VarietyValidator"},
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]

@@ -7,9 +7,13 @@ from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularSwaggerView
 
 from billing import costs_page
-from gateway_site import console_search, health, live_tail, login, playground
+from gateway_site import health
 from gateway_site.api import exception_handler
-from gateway_site.api.openapi_view import OpenApiDocumentView
+from gateway_site.api.openapi.view import OpenApiDocumentView
+from gateway_site.console import search
+from gateway_site.console.live_tail import consumer
+from gateway_site.console.login import views
+from gateway_site.console.playground import views as playground
 
 urlpatterns = [
     path("v1/organization/", include("organization.urls")),
@@ -23,17 +27,17 @@ urlpatterns = [
     path("admin/costs/", admin.site.admin_view(costs_page.costs), name="costs"),
     path("admin/costs.csv", admin.site.admin_view(costs_page.costs_csv), name="costs-csv"),
     path("admin/playground/", include(playground.urls)),
-    path("admin/tail/", admin.site.admin_view(live_tail.page), name="live-tail"),
+    path("admin/tail/", admin.site.admin_view(consumer.page), name="live-tail"),
     # Ahead of the console's own, which neither counts nor records nor bounds.
-    path("admin/login/", login.log_in),
-    path("admin/logout/", login.log_out),
-    path("admin/password_change/", admin.site.admin_view(login.change_password)),
-    path("admin/search/", admin.site.admin_view(console_search.search)),
+    path("admin/login/", views.log_in),
+    path("admin/logout/", views.log_out),
+    path("admin/password_change/", admin.site.admin_view(views.change_password)),
+    path("admin/search/", admin.site.admin_view(search.search)),
     path("admin/", admin.site.urls),
     # A route and not a handler, because DEBUG would put its own page before the handler.
     re_path(r"", exception_handler.not_found),
 ]
-handler400 = "gateway_site.error_pages.bad_request"
-handler403 = "gateway_site.login.forbidden"
-handler404 = "gateway_site.login.missing"
-handler500 = "gateway_site.error_pages.failed"
+handler400 = "gateway_site.console.error_pages.bad_request"
+handler403 = "gateway_site.console.login.views.forbidden"
+handler404 = "gateway_site.console.login.views.missing"
+handler500 = "gateway_site.console.error_pages.failed"

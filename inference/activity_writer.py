@@ -9,9 +9,9 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from gateway_site.api.bulk_insert import BulkInsert
-from gateway_site.api.daily_sums import DailySums
-from gateway_site.api.row_writer import RowWriter
+from gateway_site.database.bulk_insert import BulkInsert
+from gateway_site.database.daily_sums import DailySums
+from gateway_site.database.row_writer import RowWriter
 from inference.activity import ActivityRow, Trace
 from inference.models import Activity, DailyActivity
 

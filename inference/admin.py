@@ -11,8 +11,8 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from gateway_site.api.console import ActionForm, ModelAdmin, TextInput, confirmed, display
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.model_admin import ActionForm, ModelAdmin, TextInput, confirmed, display
+from gateway_site.console.kit.moments import moment
 
 # The other pages are registered by being imported.
 from inference import admin_models, services  # noqa: F401

@@ -17,8 +17,8 @@ from django.utils.safestring import SafeString
 
 from billing.models import Reservation
 from billing.money import short_usd
-from gateway_site.api.console import ReadOnlyAdmin, ShortPaginator, display, page_of
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.model_admin import ReadOnlyAdmin, ShortPaginator, display, page_of
+from gateway_site.console.kit.moments import moment
 from inference import receipts, request_search
 from inference.activity import CLIENT_CLOSED_REQUEST
 from inference.admin_activity_filters import (

@@ -13,7 +13,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from gateway_site.api.console import AutocompleteFilter, Select, TextInput
+from gateway_site.console.kit.model_admin import AutocompleteFilter, Select, TextInput
 from inference import request_search
 from inference.models import Activity, CatalogModel
 from inference.request_search import FAILED, OK, REFUSED

@@ -8,7 +8,7 @@ from django import forms
 from django.conf import settings
 
 from billing.money import parse_price, price_text
-from gateway_site.api.console import (
+from gateway_site.console.kit.model_admin import (
     Checkbox,
     CheckboxSelectMultiple,
     PasswordInput,

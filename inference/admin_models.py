@@ -13,8 +13,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from billing.money import price_text
-from gateway_site.api.console import ModelAdmin, TabularInline, confirmed, display
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, confirmed, display
+from gateway_site.console.kit.moments import moment
 from inference import services
 from inference.admin_forms import DeploymentForm, ModelForm
 from inference.catalog import price_of

@@ -17,10 +17,10 @@ from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
 
-from gateway_site.api import ratelimit
 from gateway_site.api.errors import Unauthenticated
 from gateway_site.api.headers import RawHeaders
-from gateway_site.api.off_loop import off_loop
+from gateway_site.api.rate_limits import limits
+from gateway_site.database.off_loop import off_loop
 from organization.authentication import CUSTOMER_KEY_HEADER, customer_key_from
 from organization.models import ProjectKey
 
@@ -71,7 +71,7 @@ def _find(scope: Any) -> ProjectKey:
     try:
         return customer_key_from(scope["headers"])
     except Unauthenticated:
-        ratelimit.count_failed_login(ASGIRequest(scope, BytesIO()))
+        limits.count_failed_login(ASGIRequest(scope, BytesIO()))
         raise
 
 

@@ -24,8 +24,8 @@ from weakref import WeakKeyDictionary
 from django.conf import settings
 from msgspec import Struct
 
-from gateway_site.api.body_nodes import MIN_BYTES_OF_NODE, most_nodes
-from gateway_site.api.checkpoints import stopping
+from gateway_site.api.bodies.checkpoints import stopping
+from gateway_site.api.bodies.node_count import MIN_BYTES_OF_NODE, most_nodes
 from gateway_site.api.errors import RateLimited, Unavailable
 
 # Bodies up to both are read on the event loop, within about a millisecond.

@@ -20,7 +20,7 @@ from django.db.models import Prefetch, QuerySet
 
 from billing.money import Price
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
-from gateway_site.api.off_loop import off_loop
+from gateway_site.database.off_loop import off_loop
 from inference import backend_registry
 from inference.backend_registry import BackendMisconfigured
 from inference.backends.base import Backend

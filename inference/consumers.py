@@ -18,9 +18,9 @@ from typing import Any
 
 from django.conf import settings
 
+from gateway_site.api.bodies.strict_json import require_json_content_type
 from gateway_site.api.errors import ApiError, MethodNotAllowed
 from gateway_site.api.headers import values_by_name
-from gateway_site.api.strict_json import require_json_content_type
 from inference import activity_writer, affinity, authentication
 from inference.activity import Trace
 from inference.admission import admit

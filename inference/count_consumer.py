@@ -17,7 +17,7 @@ from django.core.handlers.asgi import ASGIRequest
 
 from gateway_site.api.errors import ApiError, InvalidRequest, MethodNotAllowed, ProjectArchivedForUse
 from gateway_site.api.headers import values_by_name
-from gateway_site.api.off_loop import off_loop
+from gateway_site.database.off_loop import off_loop
 from inference import affinity, token_counting
 from inference.body_pool import BodyWork
 from inference.consumers import PERMISSION, read_body, require_json, without_frames

@@ -11,7 +11,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.viewsets import ViewSet
 
 from gateway_site.api.envelope import TOKEN_COUNT_PATH
-from gateway_site.api.openapi import (
+from gateway_site.api.openapi.document import (
     COUNT_STATUSES,
     GENERATION_STATUSES,
     RESPONSE_STATUSES,

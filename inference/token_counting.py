@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gateway_site.api.errors import BackendError, ProviderRejected
-from gateway_site.api.off_loop import off_loop
+from gateway_site.database.off_loop import off_loop
 from inference import backend_registry, catalog, tokens
 from inference.backends.anthropic import AnthropicBackend
 from inference.backends.openai import OpenAIBackend

@@ -15,7 +15,7 @@ from functools import lru_cache
 import splintr
 from msgspec import Struct
 
-from gateway_site.api.checkpoints import checkpoint
+from gateway_site.api.bodies.checkpoints import checkpoint
 from inference.body_pool import SMALL, BodyWork
 from inference.dialects.texts import texts_of
 from inference.events import Prompt

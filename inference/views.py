@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, NotFound
-from gateway_site.api.openapi import MODEL_STATUSES
+from gateway_site.api.openapi.document import MODEL_STATUSES
 from inference import catalog
 from inference.models import CatalogModel
 from inference.serializers import ModelList, ModelResponse, model_object

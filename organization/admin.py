@@ -10,10 +10,17 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-# Registered by being imported.
-from gateway_site.api.console import AutocompleteFilter, ModelAdmin, address_of, confirmed, display
 from gateway_site.api.errors import Conflict
-from gateway_site.api.moments import moment
+
+# Registered by being imported.
+from gateway_site.console.kit.model_admin import (
+    AutocompleteFilter,
+    ModelAdmin,
+    address_of,
+    confirmed,
+    display,
+)
+from gateway_site.console.kit.moments import moment
 from organization import admin_audit, admin_keys, services  # noqa: F401
 from organization.audit import Actor
 from organization.models import Organization, Project, ProjectKey

@@ -13,14 +13,14 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from gateway_site.api.console import (
+from gateway_site.console.kit.model_admin import (
     AutocompleteFilter,
     RangeDateTimeFilter,
     ReadOnlyAdmin,
     ShortPaginator,
     display,
 )
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.moments import moment
 from organization.models import AuditEvent
 
 # Where an event tells what was there before the change.

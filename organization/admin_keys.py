@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from gateway_site.api.console import (
+from gateway_site.console.kit.model_admin import (
     ActionForm,
     AutocompleteFilter,
     CheckboxSelectMultiple,
@@ -25,7 +25,7 @@ from gateway_site.api.console import (
     display,
     show_once,
 )
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.moments import moment
 from organization import services
 from organization.audit import Actor
 from organization.models import AdminKey, KeyStatus, ProjectKey

@@ -10,9 +10,9 @@ from django.db.models import Q
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
 
-from gateway_site.api import ratelimit
 from gateway_site.api.errors import Unauthenticated, WrongKeyKind
 from gateway_site.api.headers import RawHeaders, values_of
+from gateway_site.api.rate_limits import limits
 from organization import keys
 from organization.models import AdminKey, ApiKey, KeyStatus, ProjectKey
 
@@ -56,9 +56,9 @@ class AdminKeyAuthentication(BaseAuthentication):
         try:
             key = admin_key_from(request.scope["headers"])
         except Unauthenticated:
-            ratelimit.count_failed_login(request)
+            limits.count_failed_login(request)
             raise
-        ratelimit.limit_admin_key(request, str(key.pk))
+        limits.limit_admin_key(request, str(key.pk))
         return None, key
 
     def authenticate_header(self, request: Any) -> str:
@@ -72,9 +72,9 @@ class CustomerKeyAuthentication(BaseAuthentication):
         try:
             key = customer_key_from(request.scope["headers"])
         except Unauthenticated:
-            ratelimit.count_failed_login(request)
+            limits.count_failed_login(request)
             raise
-        ratelimit.limit_customer_key(request, str(key.pk))
+        limits.limit_customer_key(request, str(key.pk))
         return None, key
 
     def authenticate_header(self, request: Any) -> str:

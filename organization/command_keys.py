@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from gateway_site.api.commands import OperatorCommand
 from gateway_site.api.errors import InvalidRequest
+from gateway_site.management.operator_command import OperatorCommand
 from organization.audit import Actor
 from organization.lookups import find_key
 from organization.services import NewKey

@@ -15,7 +15,7 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from gateway_site.api.console import (
+from gateway_site.console.kit.model_admin import (
     ActionForm,
     AutocompleteFilter,
     ModelAdmin,
@@ -25,7 +25,7 @@ from gateway_site.api.console import (
     display,
     page_of,
 )
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.moments import moment
 from organization.audit import Actor
 
 # The other pages are registered by being imported.

@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from gateway_site.api.console import ReadOnlyAdmin, ShortPaginator, address_of, display
 from gateway_site.api.identifiers import uuid_or_none
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.model_admin import ReadOnlyAdmin, ShortPaginator, address_of, display
+from gateway_site.console.kit.moments import moment
 from organization.models import Project
 from policies.models import Policy, PolicyVersion, Scope, Verdict
 

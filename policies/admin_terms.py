@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from gateway_site.api.console import Addition, Panel, add_to, address_of
-from gateway_site.api.moments import moment
+from gateway_site.console.kit.model_admin import Addition, Panel, add_to, address_of
+from gateway_site.console.kit.moments import moment
 from organization.models import Project
 from policies.attachment import attached, effective_policies
 from policies.models import IN_FORCE, DailyVerdicts, Policy, PolicyVersion, Scope

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 from policies.models import Policy
 
 

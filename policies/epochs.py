@@ -27,9 +27,9 @@ from django.db import DatabaseError, InterfaceError, connection
 from psycopg_pool import PoolTimeout
 
 from gateway_site.api.errors import ApiError, Unavailable
-from gateway_site.api.pipeline_postgresql import Pipeline
-from gateway_site.api.postgresql.deadlines import deadline
-from gateway_site.api.waiting import LoopTimer
+from gateway_site.api.loop_timer import LoopTimer
+from gateway_site.database.libpq_pipeline import Pipeline
+from gateway_site.database.postgresql.deadlines import deadline
 from policies.attachment import Snapshot, snapshot_of
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from gateway_site.api.daily_sums import DailySums
-from gateway_site.api.row_writer import Noted, RowWriter
+from gateway_site.database.daily_sums import DailySums
+from gateway_site.database.row_writer import Noted, RowWriter
 from policies.models import DailyVerdicts, Outcome, Verdict
 
 logger = logging.getLogger(__name__)

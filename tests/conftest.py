@@ -13,7 +13,7 @@ import pytest
 from django.db import connections
 from django.test import TransactionTestCase
 
-from gateway_site.api import ratelimit
+from gateway_site.api.rate_limits import limits
 from organization import services
 from organization.audit import Actor
 from organization.models import Organization, Project
@@ -60,7 +60,7 @@ def _windows_do_not_end() -> Iterator[None]:
     now = time.time()
     stopped = SimpleNamespace(time=lambda: now)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ratelimit, "time", stopped)
+        patch.setattr(limits, "time", stopped)
         patch.setattr(django_ratelimit.core, "time", stopped)
         yield
 

@@ -8,10 +8,10 @@ from typing import Any
 from django.core.cache import cache
 
 from billing.ledger import close_ledger
-from gateway_site.api.row_writer import RowWriter
+from gateway_site.console.live_tail.consumer import watching
+from gateway_site.console.live_tail.poller import poller
+from gateway_site.database.row_writer import RowWriter
 from gateway_site.health import readiness
-from gateway_site.live_tail import watching
-from gateway_site.live_tail_poller import poller
 from inference import activity_writer, authentication, catalog, deployments, generation
 from policies import verdict_writer
 from policies.background import background

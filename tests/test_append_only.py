@@ -11,7 +11,7 @@ from django.db.models import Model
 
 from billing import services
 from billing.models import CreditGrant, Reservation
-from gateway_site.api.append_only import unique_columns
+from gateway_site.database.append_only import unique_columns
 from organization import audit_chain
 from organization.models import Organization
 from tests.billing.cast import make_customer

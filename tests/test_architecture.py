@@ -78,7 +78,7 @@ def test_imports_point_one_way(package: str) -> None:
 # and is loaded only where there is a judge.
 @pytest.mark.parametrize(
     ("library", "importer"),
-    [("unfold", "gateway_site/api/console.py"), ("aiohttp", "policies/judges/logprob.py")],
+    [("unfold", "gateway_site/console/kit/model_admin.py"), ("aiohttp", "policies/judges/logprob.py")],
 )
 def test_a_library_is_imported_in_one_module(library: str, importer: str) -> None:
     importers = {

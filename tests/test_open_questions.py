@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_site.api.open_questions import QUESTIONS, OpenQuestion, markdown_table
+from gateway_site.api.openapi.open_questions import QUESTIONS, OpenQuestion, markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 APPS = ["gateway_site", "organization", "billing", "policies", "inference"]

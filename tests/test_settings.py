@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from django.core.checks import run_checks
 
-from gateway_site.embedded import load_or_create_secrets
+from gateway_site.quickstart.embedded_secrets import load_or_create_secrets
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCTION = {

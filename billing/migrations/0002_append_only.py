@@ -2,7 +2,7 @@ from typing import Any
 
 from django.db import migrations
 
-from gateway_site.api.append_only import POSTGRESQL_FUNCTION, AppendOnly
+from gateway_site.database.append_only import POSTGRESQL_FUNCTION, AppendOnly
 
 TABLE = "billing_reservation"
 # What was promised may not change either: the hold, its price, whose it is.

@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 
 from gateway_site.api import envelope
-from gateway_site.api.body_limits import body_limit_bytes
+from gateway_site.api.bodies.size_limits import body_limit_bytes
 from gateway_site.api.errors import ApiError, BodyTooLarge, InvalidRequest, Unavailable
 from gateway_site.api.exception_handler import to_api_error
 from gateway_site.api.hosts import is_host_allowed

@@ -23,7 +23,7 @@ from gateway_site.api.errors import (
     Unauthenticated,
     Unavailable,
 )
-from gateway_site.api.postgresql.server_watch import ServerAway
+from gateway_site.database.postgresql.circuit_breaker import ServerAway
 
 logger = logging.getLogger(__name__)
 

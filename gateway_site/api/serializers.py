@@ -16,7 +16,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from gateway_site.api.strict_json import MAX_NAME_LENGTH, printable
+from gateway_site.api.bodies.strict_json import MAX_NAME_LENGTH, printable
 
 
 class StrictSerializer(serializers.Serializer):

@@ -2,7 +2,7 @@ from django.apps import apps as todays_apps
 from django.contrib.auth.management import create_permissions
 from django.db import migrations
 
-from gateway_site import roles
+from gateway_site.console import roles
 
 
 def make_groups(apps, schema_editor):

@@ -13,8 +13,8 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from gateway_site.api.bodies.strict_json import MAX_NAME_LENGTH, printable
 from gateway_site.api.errors import InvalidRequest
-from gateway_site.api.strict_json import MAX_NAME_LENGTH, printable
 from inference.events import Json
 
 # A name that promises an address. There, whatever is not plainly allowed is refused.

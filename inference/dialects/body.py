@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway_site.api import strict_json
-from gateway_site.api.body_nodes import require_bounded_nodes
-from gateway_site.api.checkpoints import checkpoint
+from gateway_site.api.bodies import strict_json
+from gateway_site.api.bodies.checkpoints import checkpoint
+from gateway_site.api.bodies.node_count import require_bounded_nodes
 from gateway_site.api.errors import InvalidRequest
 
 Request = TypeVar("Request", bound=msgspec.Struct)

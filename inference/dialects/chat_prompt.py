@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from gateway_site.api.checkpoints import checkpoint
+from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import body, bounds, content
 from inference.dialects.addresses import refuse_addresses, refuse_remote_references

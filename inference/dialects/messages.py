@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway_site.api.checkpoints import checkpoint
+from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import body, bounds
 from inference.dialects.addresses import refuse_remote_references

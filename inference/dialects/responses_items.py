@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gateway_site.api.checkpoints import checkpoint
+from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import content
 from inference.events import Json, OtherPart, Part, Role, TextPart, ToolCall, Turn

@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-from gateway_site.api.append_only import AppendOnly, NeverReplaced
+from gateway_site.database.append_only import AppendOnly, NeverReplaced
 
 
 class Migration(migrations.Migration):

@@ -24,8 +24,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from gateway_site.api.checkpoints import checkpoint
-from gateway_site.api.strict_json import printable
+from gateway_site.api.bodies.checkpoints import checkpoint
+from gateway_site.api.bodies.strict_json import printable
 from policies.judges.base import Inconclusive
 from policies.judges.invisible import visible
 from policies.judges.threads import CHARACTERS_AT_ONCE, run_in_thread

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from gateway_site.api.checkpoints import checkpoint
+from gateway_site.api.bodies.checkpoints import checkpoint
 from policies.judges.invisible import visible
 
 PIECE_CHARACTERS: Final = 1024

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from gateway_site.api.checkpoints import checkpoint
+from gateway_site.api.bodies.checkpoints import checkpoint
 from policies.judges.base import Inconclusive
 from policies.judges.normalization import PIECE_CHARACTERS, normalized, normalized_pieces
 from policies.judges.threads import CHARACTERS_AT_ONCE, run_in_thread

@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from gateway_site.api.checkpoints import checkpoint, stopping
+from gateway_site.api.bodies.checkpoints import checkpoint, stopping
 
 THREADS: Final = 2
 # Texts up to this are prepared on the event loop, within some milliseconds.

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from gateway_site.api.append_only import NeverReplaced
+from gateway_site.database.append_only import NeverReplaced
 
 
 class Migration(migrations.Migration):

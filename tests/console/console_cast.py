@@ -20,8 +20,8 @@ from billing import services as billing_services
 from billing.models import Account, CostLine, CreditGrant, LedgerAudit, Reservation, SpendingCap
 from billing.money import Quantities
 from billing.operations import Hold, Limits, MarkUnknown, Operation, Settle
-from gateway_site import roles, users
-from gateway_site.api.console_actions import Action, actions_of
+from gateway_site.console import roles, users
+from gateway_site.console.kit.actions import Action, actions_of
 from inference import services as inference_services
 from inference.models import Activity, Backend, CatalogModel, PassedCheck
 from organization import services

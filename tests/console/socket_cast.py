@@ -14,7 +14,7 @@ from django.conf import settings
 from django.test import Client
 
 from gateway_site.asgi import application
-from gateway_site.live_tail import SOCKET_PATH
+from gateway_site.console.live_tail.consumer import SOCKET_PATH
 
 HOST = "testserver"
 SECONDS = 20.0

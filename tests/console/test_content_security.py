@@ -9,7 +9,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client
 
-from gateway_site.roles import READER
+from gateway_site.console.roles import READER
 from tests.client import exchange
 from tests.console.console_cast import MODELS, World, doing, every_action, listing, page, signed_in, someone
 from tests.console.people import owner
@@ -116,7 +116,7 @@ def test_the_page_after_a_failure(world: World, monkeypatch: pytest.MonkeyPatch)
     def broken(*_: Any, **__: Any) -> HttpResponse:
         raise RuntimeError
 
-    monkeypatch.setattr("gateway_site.playground._servable_models", broken)
+    monkeypatch.setattr("gateway_site.console.playground.views._servable_models", broken)
 
     answer = client.get("/admin/playground/")
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.template.response import SimpleTemplateResponse
 from django.test import Client
 
-from gateway_site.api.list_lookups import parameters_of
+from gateway_site.console.kit.list_lookups import parameters_of
 from inference.models import CatalogModel, PassedCheck
 from organization.models import ProjectKey
 from tests.client import exchange

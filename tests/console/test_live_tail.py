@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from gateway_site import live_tail, live_tail_poller
-from gateway_site.live_tail import Backlog, TailConsumer, poller, watching
+from gateway_site.console.live_tail import consumer
+from gateway_site.console.live_tail import poller as live_tail_poller
+from gateway_site.console.live_tail.consumer import Backlog, TailConsumer, poller, watching
 from organization.models import Project, ProjectKey
 from tests.conftest import make_project_key
 from tests.console.people import owner
@@ -100,7 +101,7 @@ def test_a_database_that_is_away_is_said_and_asked_again(
 
 
 def test_a_browser_that_does_not_keep_up_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_tail, "MOST_WAITING", 3)
+    monkeypatch.setattr(consumer, "MOST_WAITING", 3)
     ada = owner()
     waits, reads = asyncio.Event(), asyncio.Event()
     sent: list[Any] = []
@@ -121,7 +122,7 @@ def test_a_browser_that_does_not_keep_up_delays_nobody(monkeypatch: pytest.Monke
         await quick.open()
         await quick.message()
         for number in range(10):
-            await slow.channel_layer.group_send(live_tail.GROUP, news(number))
+            await slow.channel_layer.group_send(consumer.GROUP, news(number))
             assert (await quick.message())["rows"] == [number]
         await until(lambda: "9" in slow._backlog._rows)
         reads.set()
@@ -178,7 +179,7 @@ def test_more_than_can_be_shown_is_said(key: ProjectKey, monkeypatch: pytest.Mon
 
 
 def test_one_person_opens_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_tail, "SOCKETS_OF_A_PERSON", 2)
+    monkeypatch.setattr(consumer, "SOCKETS_OF_A_PERSON", 2)
     ada = owner()
 
     async def scenario() -> None:
@@ -186,7 +187,7 @@ def test_one_person_opens_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -
         assert [await socket.open() for socket in sockets] == [True, True]
         third = Socket(ada)
         await third.open()
-        assert await third.close_code() == live_tail.TOO_MANY
+        assert await third.close_code() == consumer.TOO_MANY
         await third.leave()
         await sockets.pop().leave()
         fourth = Socket(ada)
@@ -205,7 +206,7 @@ def test_a_page_that_speaks_is_closed() -> None:
         socket = Socket(ada)
         await socket.open()
         await socket.say("let me in")
-        assert await socket.close_code() == live_tail.SPOKE
+        assert await socket.close_code() == consumer.SPOKE
         await socket.leave()
 
     play(scenario)

@@ -11,7 +11,7 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
-from gateway_site import live_tail
+from gateway_site.console.live_tail import consumer
 from tests.console.people import customer, owner, person
 from tests.console.socket_cast import Socket, off_loop, play
 
@@ -108,7 +108,7 @@ def log_out(client: Client) -> None:
 
 @pytest.mark.parametrize("lose_the_right", [deactivate, demote, change_password, log_out])
 def test_who_loses_the_right_loses_the_socket(monkeypatch: pytest.MonkeyPatch, lose_the_right: Any) -> None:
-    monkeypatch.setattr(live_tail, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(consumer, "BEAT_SECONDS", 0.05)
     reader = person("inference.view_activity")
 
     async def scenario() -> None:
@@ -118,14 +118,14 @@ def test_who_loses_the_right_loses_the_socket(monkeypatch: pytest.MonkeyPatch, l
         assert (await socket.message())["rows"] == []
         assert (await socket.message())["rows"] == []
         await off_loop(lose_the_right, reader)
-        assert await socket.close_code() == live_tail.NOT_ALLOWED
+        assert await socket.close_code() == consumer.NOT_ALLOWED
         await socket.leave()
 
     play(scenario)
 
 
 def test_without_a_database_nobody_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_tail, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(consumer, "BEAT_SECONDS", 0.05)
     ada = owner()
 
     async def fail(scope: Any) -> None:
@@ -134,8 +134,8 @@ def test_without_a_database_nobody_is_believed(monkeypatch: pytest.MonkeyPatch) 
     async def scenario() -> None:
         socket = Socket(ada)
         await socket.open()
-        monkeypatch.setattr(live_tail, "_look_up", fail)
-        assert await socket.close_code() == live_tail.TRY_AGAIN_LATER
+        monkeypatch.setattr(consumer, "_look_up", fail)
+        assert await socket.close_code() == consumer.TRY_AGAIN_LATER
         await socket.leave()
         assert not await Socket(ada).open()
 

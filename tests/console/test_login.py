@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 
-from gateway_site import password_checks
+from gateway_site.console.login import password_checks
 from organization.models import AuditEvent
 from tests.client import exchange
 
@@ -36,7 +36,7 @@ def statuses(times: int, **options: str) -> list[int]:
 
 
 def test_it_works(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "gateway_site.login")
+    caplog.set_level(logging.INFO, "gateway_site.console.login.views")
 
     answer = log_in()
 
@@ -149,7 +149,7 @@ def test_a_login_without_its_token_is_refused() -> None:
 
 
 def test_people_change_their_password_and_log_out(ada: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "gateway_site.login")
+    caplog.set_level(logging.INFO, "gateway_site.console.login.views")
     client, elsewhere = Client(), Client()
     client.force_login(ada)
     elsewhere.force_login(ada)

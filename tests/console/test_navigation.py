@@ -9,8 +9,8 @@ from django.contrib.admin import site
 from django.test import Client
 from django.urls import resolve, reverse
 
-from gateway_site import console_search
-from gateway_site.console_theme import NAVIGATION
+from gateway_site.console import search
+from gateway_site.console.theme import NAVIGATION
 from organization.models import Organization, Project
 from tests.conftest import make_project_key
 from tests.console.people import owner, person
@@ -92,4 +92,4 @@ def test_the_palette_finds_few_of_many(db: None) -> None:
     for number in range(20):
         Organization.objects.create(name=f"Customer {number}")
 
-    assert len(found_by(owner(), "customer")) == console_search.MOST
+    assert len(found_by(owner(), "customer")) == search.MOST

@@ -18,8 +18,8 @@ from billing.models import LedgerAudit
 from billing.money import usd
 from billing.operations import MarkUnknown
 from billing.rollup import roll_up
-from gateway_site import overview_chart
-from gateway_site.overview_traffic import quantile_ms
+from gateway_site.console.overview import chart as overview_chart
+from gateway_site.console.overview.traffic import quantile_ms
 from organization.models import Organization, ProjectKey
 from policies import services as policies
 from tests.billing.cast import SOMEONE, Customer, make_customer

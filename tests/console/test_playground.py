@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from billing.models import Reservation
-from gateway_site.playground_keys import SESSION_ENTRY
+from gateway_site.console.playground.keys import SESSION_ENTRY
 from inference.activity_writer import writer
 from organization import services
 from organization.models import AuditEvent, KeyStatus, Organization, Project, ProjectKey
@@ -242,7 +242,7 @@ def test_many_projects_are_cut_and_the_chosen_one_is_not(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_served_model()
-    monkeypatch.setattr("gateway_site.playground.MOST_PROJECTS", 1)
+    monkeypatch.setattr("gateway_site.console.playground.views.MOST_PROJECTS", 1)
     services.create_project(organization=project.organization, name="A first", actor=SOMEONE)
 
     shown = owner().get(reverse("playground"), {"project": str(project.pk)}).content.decode()

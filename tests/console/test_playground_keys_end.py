@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from gateway_site import users
+from gateway_site.console import users
+from gateway_site.console.roles import BILLING, OPERATOR, OWNER
 from gateway_site.models import PlaygroundKey
-from gateway_site.roles import BILLING, OPERATOR, OWNER
 from organization.audit import Actor
 from organization.models import AuditEvent, Project, ProjectKey
 from tests.client import exchange

@@ -23,7 +23,7 @@ from django.template.response import SimpleTemplateResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from gateway_site import roles
+from gateway_site.console import roles
 from tests.console.console_cast import World, signed_in, someone
 from tests.console.page_table import DOORS, May, Page, every_page, served_patterns
 from tests.console.people import customer, owner

@@ -10,8 +10,8 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import Group, Permission, User
 
-from gateway_site import roles
-from gateway_site.roles import BILLING, OPERATOR, OWNER, READER
+from gateway_site.console import roles
+from gateway_site.console.roles import BILLING, OPERATOR, OWNER, READER
 from organization import audit
 from organization.audit import Actor
 from organization.models import AuditEvent, ProjectKey

@@ -12,7 +12,7 @@ from django.template.response import SimpleTemplateResponse
 from django.test import Client
 
 from billing.models import Account, Reservation, SpendingCap
-from gateway_site.api import console_actions
+from gateway_site.console.kit import actions as console_actions
 from inference.models import Backend, CatalogModel, PassedCheck
 from organization import services
 from organization.models import AdminKey, AuditEvent, Organization, Project, ProjectKey

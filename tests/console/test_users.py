@@ -13,9 +13,9 @@ from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from gateway_site import users
 from gateway_site.api.errors import PermissionDenied
-from gateway_site.roles import BILLING, OPERATOR, OWNER, READER
+from gateway_site.console import users
+from gateway_site.console.roles import BILLING, OPERATOR, OWNER, READER
 from organization.audit import Actor
 from organization.models import AuditEvent
 from tests.conftest import SOMEONE

@@ -24,7 +24,7 @@ from billing.models import SpendingCap
 from billing.money import parse_usd
 from billing.rollup import roll_up
 from billing.services import grant_credit, set_spending_limit
-from gateway_site import roles
+from gateway_site.console import roles
 from inference import services as inference_services
 from inference.models import Activity
 from organization import services

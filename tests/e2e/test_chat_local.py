@@ -12,9 +12,9 @@ from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
 from billing.models import Reservation
-from gateway_site import local_model as keeper
-from gateway_site.local_model import LocalModel
-from inference import local_model
+from gateway_site.quickstart import llama_server
+from gateway_site.quickstart import local_model as keeper
+from gateway_site.quickstart.local_model import LocalModel
 from tests.e2e.waiting import until
 from tests.inference.catalog_cast import deploy, make_backend, make_model
 from tests.inference.chat_cast import Gateway
@@ -22,10 +22,10 @@ from tests.live import free_port, live_server
 
 pytestmark = [
     pytest.mark.one_database,
-    pytest.mark.skipif(local_model.missing_part() is not None, reason="the `local` extra is not installed"),
+    pytest.mark.skipif(llama_server.missing_part() is not None, reason="the `local` extra is not installed"),
 ]
 
-MODEL = local_model.MODEL_ID
+MODEL = llama_server.MODEL_ID
 # No tokenizer: the server itself says what it counted, and is asked to.
 COLUMNS: dict[str, Any] = {"tokenizer": "", "context_length": 4096, "max_output_length": 512}
 MESSAGES: Any = [{"role": "user", "content": "What is the capital of France?"}]

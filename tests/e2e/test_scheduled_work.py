@@ -19,8 +19,8 @@ from billing.ledger import close_ledger, get_ledger
 from billing.models import Reservation
 from billing.operations import Hold
 from gateway_site.celery_app import app
-from gateway_site.schedule import Scheduler
-from gateway_site.server import _worker_command
+from gateway_site.server.schedule import Scheduler
+from gateway_site.server.serve import _worker_command
 from tests.billing.cast import make_customer
 from tests.e2e.waiting import until
 from tests.live import ROOT

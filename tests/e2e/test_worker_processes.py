@@ -12,7 +12,7 @@ import aiohttp
 from django.db import connection
 
 from billing.models import Reservation
-from gateway_site.server import require_free
+from gateway_site.server.serve import require_free
 from tests.e2e.process_tree import Watched, children_of, command_of, workers_of
 from tests.e2e.stream_reader import SHORT_LEASES, Reader, is_complete
 from tests.e2e.waiting import until

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_site.api import body_nodes, strict_json
-from gateway_site.api.body_nodes import count_nodes, most_nodes, require_bounded_nodes
+from gateway_site.api.bodies import node_count, strict_json
+from gateway_site.api.bodies.node_count import count_nodes, most_nodes, require_bounded_nodes
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import body
 from organization.models import Project
@@ -40,7 +40,7 @@ def test_values_are_counted_as_a_walk_of_the_parsed_body_counts_them(
 ) -> None:
     data = json.dumps(value, indent=indent, separators=(comma, " : "), ensure_ascii=is_ascii).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(body_nodes, "SLICE_BYTES", slice_bytes)
+        patch.setattr(node_count, "SLICE_BYTES", slice_bytes)
 
         assert count_nodes(data) == walked(value)
         assert count_nodes(data, limit=3) == walked(value) or count_nodes(data, limit=3) > 3

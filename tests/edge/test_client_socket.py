@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from gateway_site.client_socket import MAX_UNSENT_BYTES, bound_unsent_bytes
+from gateway_site.server.client_socket import MAX_UNSENT_BYTES, bound_unsent_bytes
 
 PIECE = b"x" * 1024
 ENOUGH_BYTES = 64 * 1024 * 1024

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from gateway_site.api import openapi_view
 from gateway_site.api.edge import EdgeMiddleware
+from gateway_site.api.openapi import view
 from gateway_site.api.request_id import RequestIdMiddleware
 from organization import views
 from tests.client import ApiClient, exchange
@@ -198,7 +198,7 @@ def test_the_interface_description_is_generated_once(monkeypatch: pytest.MonkeyP
     def refuse(*args: object, **options: object) -> None:
         raise AssertionError("the document was generated again")
 
-    monkeypatch.setattr(openapi_view.SchemaGenerator, "get_schema", refuse)
+    monkeypatch.setattr(view.SchemaGenerator, "get_schema", refuse)
     asked.append(ApiClient("").get("/openapi.json?version=9"))
 
     assert {answer.status for answer in asked} == {200}

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from gateway_site.api import limit_counters
-from gateway_site.api.limit_counters import CounterStore
-from gateway_site.api.ratelimit import Window, network_of
+from gateway_site.api.rate_limits import counters
+from gateway_site.api.rate_limits.counters import CounterStore
+from gateway_site.api.rate_limits.limits import Window, network_of
 from tests.client import exchange
 
 MINUTE = 60
@@ -24,7 +24,7 @@ def test_whoever_has_to_wait_still_has_to_after_a_hundred_thousand_others_came()
         store.count(f"stranger {number}", limit=5, seconds=MINUTE)
 
     assert store.count("guesser", limit=5, seconds=MINUTE) == 7
-    assert len(store) <= limit_counters.MAX_ENTRIES
+    assert len(store) <= counters.MAX_ENTRIES
 
 
 def test_those_who_are_furthest_from_their_limit_are_forgotten_first() -> None:
@@ -98,7 +98,7 @@ def test_bad_keys_from_many_networks_do_not_end_somebodys_wait_to_log_in(
     window = Window("address", 3, MINUTE)
     for _ in range(4):
         window.count("2001:db8:9:9::/64")
-    monkeypatch.setattr(limit_counters.store_of("failed-login"), "_max_entries", 50)
+    monkeypatch.setattr(counters.store_of("failed-login"), "_max_entries", 50)
 
     # More than fit, each from a network of its own.
     assert {guess_a_key(f"2001:db8:{number:x}::1") for number in range(100)} == {401}

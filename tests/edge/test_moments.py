@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway_site.api.moments import moment, relative
+from gateway_site.console.kit.moments import moment, relative
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from django.db import connections
 
-from gateway_site.api.pipeline_postgresql import Pipeline
+from gateway_site.database.libpq_pipeline import Pipeline
 
 SAY = "SELECT $1::text"
 

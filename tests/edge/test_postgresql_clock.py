@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, connections
 
-from gateway_site.api.pipeline_postgresql import Pipeline
-from gateway_site.api.postgresql import deadlines
-from gateway_site.api.postgresql.connection import ClockedConnection
-from gateway_site.api.postgresql.server_watch import ServerAway
+from gateway_site.database.libpq_pipeline import Pipeline
+from gateway_site.database.postgresql import deadlines
+from gateway_site.database.postgresql.circuit_breaker import ServerAway
+from gateway_site.database.postgresql.connection import ClockedConnection
 from tests.e2e.waiting import until
 from tests.stalling_proxy import StallingProxy
 
@@ -150,8 +150,8 @@ def _answers(wrapper: Any) -> bool:
 def test_an_idle_connection_that_the_network_forgot_is_replaced_before_it_is_used(
     proxy: StallingProxy, pooled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway_site.api.postgresql.connection.PING_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr("gateway_site.api.postgresql.connection.PING_SECONDS", 0.3)
+    monkeypatch.setattr("gateway_site.database.postgresql.connection.PING_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("gateway_site.database.postgresql.connection.PING_SECONDS", 0.3)
     assert ask(pooled) == (1,)
     proxy.forget()
 

@@ -10,8 +10,8 @@ import pytest
 from django.db import OperationalError
 
 from billing import services
-from gateway_site.api import row_writer
-from gateway_site.api.row_writer import RowWriter
+from gateway_site.database import row_writer
+from gateway_site.database.row_writer import RowWriter
 from inference import activity_writer
 from inference.activity import Trace
 from inference.activity_writer import writer

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from gateway_site.api import checkpoints
-from gateway_site.api.checkpoints import Stopped, checkpoint
+from gateway_site.api.bodies import checkpoints
+from gateway_site.api.bodies.checkpoints import Stopped, checkpoint
 from gateway_site.api.errors import InvalidRequest, RateLimited, Unavailable
 from inference import body_pool, deployments, tokens
 from inference.body_pool import SMALL_BODY_BYTES, SMALL_BODY_NODES, BodyWork, FairPool

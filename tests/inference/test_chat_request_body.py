@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_site.api import strict_json
+from gateway_site.api.bodies import strict_json
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import body, chat_prompt
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from gateway_site import local_model as keeper
-from inference import local_model, token_counting
+from gateway_site.quickstart import llama_server
+from gateway_site.quickstart import local_model as keeper
+from inference import token_counting
 from inference.activity_writer import writer
 from inference.backends.anthropic import AnthropicBackend
 from inference.models import Activity
@@ -132,11 +133,11 @@ def test_without_a_vocabulary_it_is_an_estimate(gateway: Gateway) -> None:
     assert tokens_of(count(gateway)) == counter("o200k_base")("hello there") + AROUND_ONE
 
 
-@pytest.mark.skipif(local_model.missing_part() is not None, reason="the `local` extra is not installed")
+@pytest.mark.skipif(llama_server.missing_part() is not None, reason="the `local` extra is not installed")
 def test_llama_cpp_counts_as_it_will_read(gateway: Gateway) -> None:
     with keeper.running(preferred_port=free_port()) as local:
         backend = make_backend("local", "openai", base_url=local.base_url, options={"server": "llama.cpp"})
-        deploy(make_model("small", **COLUMNS), backend, local_model.MODEL_ID)
+        deploy(make_model("small", **COLUMNS), backend, llama_server.MODEL_ID)
 
         counted = tokens_of(count(gateway, "small", said="hello there"))
         answered = gateway.ask("small", "hello there", max_tokens=1)

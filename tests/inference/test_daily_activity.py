@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from gateway_site.api import row_writer
+from gateway_site.database import row_writer
 from inference import activity_writer
 from inference.activity_writer import FIRST_TOKEN_MS, daily, gains_of
 from inference.models import Activity, DailyActivity

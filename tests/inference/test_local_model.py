@@ -15,10 +15,10 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from billing.models import Account
-from gateway_site import demo, server
-from gateway_site import local_model as keeper
-from gateway_site.local_model import LocalModel
-from inference import local_model
+from gateway_site.quickstart import demo, llama_server
+from gateway_site.quickstart import local_model as keeper
+from gateway_site.quickstart.local_model import LocalModel
+from gateway_site.server import serve
 from inference.backends.addresses import parse_base_url
 from inference.backends.base import nothing_to_mark
 from inference.backends.http import Client
@@ -29,7 +29,7 @@ from organization.models import AuditEvent, Project, ProjectKey
 from tests.live import free_port
 
 NEEDS_THE_EXTRA = pytest.mark.skipif(
-    local_model.missing_part() is not None, reason="the `local` extra is not installed"
+    llama_server.missing_part() is not None, reason="the `local` extra is not installed"
 )
 
 
@@ -46,12 +46,12 @@ def ask(base_url: str, words: str, **sampling: Any) -> list[Event]:
                 client, name="local", base_url=parse_base_url(base_url), server="llama.cpp"
             )
             prompt = Prompt(
-                model=local_model.MODEL_ID,
+                model=llama_server.MODEL_ID,
                 turns=(Turn(role="user", content=(TextPart(words),)),),
                 output_bound=30,
                 sampling=Sampling(temperature=0, **sampling),
             )
-            found = backend.generate(prompt, model=local_model.MODEL_ID, dispatch=nothing_to_mark)
+            found = backend.generate(prompt, model=llama_server.MODEL_ID, dispatch=nothing_to_mark)
             return [event async for event in found]
 
     return async_to_sync(generate)()
@@ -80,9 +80,9 @@ def test_one_request_after_another_is_answered(running: LocalModel) -> None:
                 client, name="local", base_url=parse_base_url(running.base_url), server="llama.cpp"
             )
             turn = Turn(role="user", content=(TextPart("Say hi."),))
-            prompt = Prompt(model=local_model.MODEL_ID, turns=(turn,), output_bound=2)
+            prompt = Prompt(model=llama_server.MODEL_ID, turns=(turn,), output_bound=2)
             for _ in range(20):
-                events = backend.generate(prompt, model=local_model.MODEL_ID, dispatch=nothing_to_mark)
+                events = backend.generate(prompt, model=llama_server.MODEL_ID, dispatch=nothing_to_mark)
                 assert [event async for event in events]
 
     async_to_sync(generate)()
@@ -109,7 +109,7 @@ def test_it_ends_with_its_context() -> None:
 
 @NEEDS_THE_EXTRA
 def test_the_weights_are_found_without_importing_their_package() -> None:
-    found = local_model.weights()
+    found = llama_server.weights()
 
     assert found is not None
     assert found.stat().st_size > 50_000_000
@@ -138,10 +138,10 @@ def test_without_the_extra_it_says_so(monkeypatch: pytest.MonkeyPatch, package: 
 def test_where_it_cannot_run_it_says_so_and_is_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, program: str, problem: str
 ) -> None:
-    keep = server.kept_running
+    keep = serve.kept_running
     monkeypatch.setattr(keeper, "missing_part", lambda: None)
     monkeypatch.setattr(
-        server, "kept_running", lambda what, command: keep(what, [sys.executable, "-c", program])
+        serve, "kept_running", lambda what, command: keep(what, [sys.executable, "-c", program])
     )
 
     with keeper.running(preferred_port=free_port()) as local:
@@ -172,11 +172,11 @@ def test_a_taken_port_is_left_to_its_owner() -> None:
 def test_a_child_that_ends_is_started_again_until_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "RESTART_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(serve, "RESTART_PAUSE_SECONDS", 0.01)
     notes = tmp_path / "starts"
     program = f"open({str(notes)!r}, 'a').write('x')"
 
-    with server.kept_running("a short program", [sys.executable, "-c", program]):
+    with serve.kept_running("a short program", [sys.executable, "-c", program]):
         until = time.monotonic() + 20
         while (not notes.exists() or len(notes.read_text()) < 3) and time.monotonic() < until:
             time.sleep(0.01)

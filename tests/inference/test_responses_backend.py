@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway_site import local_model as keeper
 from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
-from gateway_site.local_model import LocalModel
-from inference import local_model
+from gateway_site.quickstart import llama_server
+from gateway_site.quickstart import local_model as keeper
+from gateway_site.quickstart.local_model import LocalModel
 from inference.backends.addresses import parse_base_url
 from inference.backends.base import nothing_to_mark
 from inference.backends.http import Client
@@ -326,7 +326,7 @@ def running() -> Iterator[LocalModel]:
         yield local
 
 
-@pytest.mark.skipif(local_model.missing_part() is not None, reason="the `local` extra is not installed")
+@pytest.mark.skipif(llama_server.missing_part() is not None, reason="the `local` extra is not installed")
 @pytest.mark.parametrize(
     ("words", "reason"), [("What is the capital of France?", "stop"), ("Write a long story.", "length")]
 )
@@ -346,7 +346,7 @@ def test_a_real_server(running: LocalModel, words: str, reason: str) -> None:
                 output_bound=30,
                 sampling=Sampling(temperature=0),
             )
-            found = backend.generate(prompt, model=local_model.MODEL_ID, dispatch=nothing_to_mark)
+            found = backend.generate(prompt, model=llama_server.MODEL_ID, dispatch=nothing_to_mark)
             return [event async for event in found]
 
     events = asyncio.run(generate())

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from gateway_site.api.checkpoints import Stopped, checkpoint
+from gateway_site.api.bodies.checkpoints import Stopped, checkpoint
 from policies.judges.threads import THREADS, run_in_thread
 
 PATIENCE_SECONDS = 20

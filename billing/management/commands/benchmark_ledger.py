@@ -10,7 +10,7 @@ from django.db.backends.postgresql.base import DatabaseWrapper as PostgresConnec
 
 from billing.benchmark import Measured, make_key, measure_ledger, measure_orm
 from billing.invariants import audit
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 
 CONCURRENCIES = [1, 16, 64, 256]
 

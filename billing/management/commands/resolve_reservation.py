@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from billing import services
 from billing.management.amounts import usd_argument
 from billing.money import usd
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 from organization.audit import Actor
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from billing import rollup
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 
 
 class Command(OperatorCommand):

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from billing.sweeper import sweep_patiently
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 
 
 class Command(OperatorCommand):

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from gateway_site import roles, users
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.console import roles, users
+from gateway_site.management.operator_command import OperatorCommand
 from organization.audit import Actor
 
 ROLES = {role.lower(): role for role in roles.ROLES}

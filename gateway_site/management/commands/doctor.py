@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gateway_site.api.commands import OperatorCommand
 from gateway_site.doctor import examine
+from gateway_site.management.operator_command import OperatorCommand
 
 
 class Command(OperatorCommand):

@@ -5,8 +5,9 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 
-from gateway_site import local_model, server
-from gateway_site.demo import OPERATOR, ORGANIZATION, PROJECT, Demo, prepare_demo, prepare_models
+from gateway_site.quickstart import local_model
+from gateway_site.quickstart.demo import OPERATOR, ORGANIZATION, PROJECT, Demo, prepare_demo, prepare_models
+from gateway_site.server import serve
 
 HOST = "127.0.0.1"
 
@@ -48,13 +49,13 @@ class Command(BaseCommand):
 
     def handle(self, *, port: int, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=0)
-        server.prepare_static_files()
-        server.require_free(HOST, port)
+        serve.prepare_static_files()
+        serve.require_free(HOST, port)
         demo = prepare_demo()
         with local_model.running(preferred_port=port + 1) as local:
             model = prepare_models(local_base_url=local.base_url)
             self._greet(demo, f"http://{HOST}:{port}", model, local.problem)
-            server.run(host=HOST, port=port, workers=1)
+            serve.run(host=HOST, port=port, workers=1)
 
     def _greet(self, demo: Demo, address: str, model: str, problem: str) -> None:
         login = (

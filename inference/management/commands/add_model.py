@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db import transaction
 
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 from inference import services
 from inference.catalog import price_of
 from inference.command_prices import add_price_arguments, prices_in, pricing_of

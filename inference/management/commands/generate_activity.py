@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import connection, transaction
 from django.db.models import F, QuerySet
 
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 from inference.activity_writer import daily, gains_of
 from inference.made_up_requests import make_kinds
 from inference.models import Activity

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 from inference.probes import probe
 
 

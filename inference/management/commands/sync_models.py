@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from gateway_site.api.commands import OperatorCommand
+from gateway_site.management.operator_command import OperatorCommand
 from inference import services
 from inference.command_prices import add_price_arguments, prices_in
 from inference.model_import import import_models

@@ -7,8 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 
-from gateway_site.api.commands import OperatorCommand
 from gateway_site.api.errors import PolicyStateConflict
+from gateway_site.management.operator_command import OperatorCommand
 from policies import backtest
 from policies.judges import current_judge
 from policies.lookups import find_policy

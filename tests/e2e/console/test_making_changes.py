@@ -14,7 +14,7 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from billing.models import Account, CreditGrant, Reservation, SpendingCap
-from gateway_site.api.console_actions import actions_of, address_of
+from gateway_site.console.kit.actions import actions_of, address_of
 from inference.models import Backend, CatalogModel, PassedCheck
 from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies.models import Policy

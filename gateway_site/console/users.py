@@ -1,0 +1,188 @@
+"""
+What is done to the people of the console. Every door comes through here: the pages and the commands.
+
+Nobody can make anyone mightier than themselves, nor touch anyone who is: else whoever may reset passwords
+could be everyone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth import SESSION_KEY, get_user_model
+from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
+from django.db import transaction
+from django.utils import timezone
+
+from gateway_site.api.errors import Conflict, InvalidRequest, PermissionDenied
+from gateway_site.console import roles
+from gateway_site.console.playground import keys
+from organization import audit
+from organization.audit import Actor
+
+SUPERUSER = "Superuser"
+PASSWORD_BYTES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Someone of the console and, this once, their password; None where they were there already."""
+
+    user: User
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Welcome({self.user})"  # never the password, which would end up in a traceback
+
+
+def role_of(user: Any) -> str:
+    """The role of a person; empty where they have none of ours."""
+    if user.is_superuser:
+        return SUPERUSER
+    names = {group.name for group in user.groups.all()}
+    return next((role for role in roles.ROLES if role in names), "")
+
+
+def may_manage(manager: Any, user: Any) -> bool:
+    """Whether one person may change another: not themselves, and nobody who may do more."""
+    if manager.pk == user.pk:
+        return False
+    if manager.is_superuser:
+        return True
+    return not user.is_superuser and user.get_all_permissions() <= manager.get_all_permissions()
+
+
+def roles_offered_by(manager: Any) -> list[str]:
+    """The roles that this person can give."""
+    return [*roles.grantable_by(manager), *([SUPERUSER] if manager.is_superuser else [])]
+
+
+def create_user(*, username: str, role: str, actor: Actor, manager: Any = None) -> Welcome:
+    """
+    A new person with a role, and a password made for them. One who is there already is left as they are.
+
+    `manager` is who does it, where that is a person of the console.
+    """
+    _require_role(role, manager)
+    users = get_user_model()
+    username = users.normalize_username(username.strip())
+    if not 1 <= len(username) <= 150 or not username.isprintable():
+        raise InvalidRequest("A user's name has 1 to 150 characters.", param="username")
+    with transaction.atomic():
+        existing = users.objects.filter(username=username).first()
+        if existing is not None:
+            return Welcome(existing)
+        password = _new_password()
+        user = users.objects.create_user(username, password=password, is_staff=True)
+        _give(user, role)
+        audit.record(actor, "user.create", user, organization=None, details=_told(user, role))
+    return Welcome(user, password)
+
+
+def change_role(*, user: User, role: str, actor: Actor, manager: Any) -> User:
+    """Give a person another role."""
+    with _managed(user, manager) as current_manager:
+        _require_role(role, current_manager)
+        before = role_of(user)
+        if before != role:
+            _give(user, role)
+            details = {**_told(user, role), "before": {"role": before}}
+            audit.record(actor, "user.change_role", user, organization=None, details=details)
+            if not User.objects.get(pk=user.pk).has_perm(keys.PERMISSION):
+                keys.end_keys_of(user, actor=actor)
+    return user
+
+
+def deactivate_user(*, user: User, actor: Actor, manager: Any) -> User:
+    """Keep a person out. Their sessions and their playgrounds' keys end at once, and do not come back."""
+    return _switch(user, False, actor, manager)
+
+
+def reactivate_user(*, user: User, actor: Actor, manager: Any) -> User:
+    """Let a person in again, with the password they had."""
+    return _switch(user, True, actor, manager)
+
+
+def reset_password(*, user: User, actor: Actor, manager: Any) -> Welcome:
+    """A new password for a person. The old one and every session end at once."""
+    password = _new_password()
+    with _managed(user, manager):
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        audit.record(actor, "user.reset_password", user, organization=None, details=_told(user))
+        keys.end_keys_of(user, actor=actor)
+    return Welcome(user, password)
+
+
+def _switch(user: User, is_active: bool, actor: Actor, manager: Any) -> User:
+    verb = "reactivate" if is_active else "deactivate"
+    with _managed(user, manager):
+        changed = get_user_model().objects.filter(pk=user.pk, is_active=not is_active)
+        if changed.update(is_active=is_active):
+            audit.record(actor, f"user.{verb}", user, organization=None, details=_told(user))
+        if not is_active:
+            keys.end_keys_of(user, actor=actor)
+            _end_sessions(user)
+    user.refresh_from_db()
+    return user
+
+
+def _end_sessions(user: User) -> None:
+    """
+    Log a person out everywhere.
+
+    Whom a session is of is inside it: all that are alive are read, a few for each person of the console.
+    """
+    for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
+        if session.get_decoded().get(SESSION_KEY) == str(user.pk):
+            session.delete()
+
+
+def _give(user: User, role: str) -> None:
+    if not Group.objects.filter(name=role).exists() and role != SUPERUSER:
+        roles.apply(apps)
+    user.groups.remove(*Group.objects.filter(name__in=roles.ROLES))
+    user.is_superuser = role == SUPERUSER
+    if role != SUPERUSER:
+        user.groups.add(Group.objects.get(name=role))
+    user.is_staff = True
+    user.save(update_fields=["is_superuser", "is_staff"])
+
+
+def _require_role(role: str, manager: Any) -> None:
+    if role not in (*roles.ROLES, SUPERUSER):
+        raise InvalidRequest(f"The role must be one of {', '.join(roles.ROLES)}.", param="role")
+    if manager is not None and role not in roles_offered_by(manager):
+        raise PermissionDenied(f"You cannot give the role {role}.")
+
+
+@contextmanager
+def _managed(user: User, manager: Any) -> Iterator[User]:
+    """
+    A transaction in which one person changes another, as both are now.
+
+    Both rows are locked: two owners who take the role from each other at the same moment must not both do it.
+    """
+    if manager.pk == user.pk:
+        raise Conflict("Nobody changes this about themselves; ask another person.")
+    with transaction.atomic():
+        rows = User.objects.select_for_update().filter(pk__in=[manager.pk, user.pk]).order_by("pk")
+        both = {each.pk: each for each in rows}
+        current, changed = both.get(manager.pk), both.get(user.pk)
+        if current is None or changed is None or not may_manage(current, changed):
+            raise PermissionDenied("This person may do more than you.")
+        yield current
+
+
+def _told(user: User, role: str = "") -> dict[str, str]:
+    return {"username": user.get_username(), **({"role": role} if role else {})}
+
+
+def _new_password() -> str:
+    return secrets.token_urlsafe(PASSWORD_BYTES)

@@ -1,0 +1,44 @@
+"""The backend as Django finds it: ENGINE is `gateway_site.api.postgresql`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.db.backends.postgresql import base
+from django.db.backends.postgresql.psycopg_any import IsolationLevel
+from django.utils.asyncio import async_unsafe
+
+from gateway_site.database.postgresql import deadlines
+from gateway_site.database.postgresql.circuit_breaker import watch_of
+from gateway_site.database.postgresql.connection import ClockedConnection
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """Gives out connections with a clock, from the pool where there is one, and none that is known dead."""
+
+    @property
+    def pool(self) -> Any:
+        options = self.settings_dict["OPTIONS"].get("pool")
+        if options:
+            options.setdefault("connection_class", ClockedConnection)
+        return super().pool
+
+    @async_unsafe
+    def get_new_connection(self, conn_params: dict[str, Any]) -> ClockedConnection:
+        self.isolation_level = IsolationLevel.READ_COMMITTED
+        return self._from_pool(conn_params) if self.pool else ClockedConnection.connect(**conn_params)
+
+    def _from_pool(self, conn_params: dict[str, Any]) -> ClockedConnection:
+        until = time.monotonic() + self.pool.timeout
+        if (deadline := deadlines.ends_at()) is not None:
+            until = min(until, deadline)
+        self.pool.open()
+        while True:
+            # Without this, everybody would wait for a pool that has nobody to connect to.
+            watch_of(conn_params).require_answering()
+            connection: ClockedConnection = self.pool.getconn(until - time.monotonic())
+            if connection.is_fresh():
+                return connection
+            connection.pgconn.finish()
+            self.pool.putconn(connection)
