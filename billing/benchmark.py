@@ -18,7 +18,8 @@ from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from billing import money
-from billing.ledger import Ledger
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import HoldRequest, Limits
 from billing.models import (
     Account,
     CostLine,
@@ -29,7 +30,6 @@ from billing.models import (
     UnrolledCost,
 )
 from billing.money import Price, Quantities
-from billing.operations import HoldRequest, Limits
 from organization.models import Organization, Project, ProjectKey
 
 PRICE = Price(prompt=150_000, cached=75_000, completion=600_000)

@@ -15,8 +15,10 @@ from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from billing import batch
-from billing.ledger import limits_from_settings
+from billing.ledger import batch
+from billing.ledger.ledger import limits_from_settings
+from billing.ledger.operations import Outcome, Reconcile, WriteOff
+from billing.ledger.snapshot import Needs, period_of
 from billing.models import (
     Account,
     CapPeriod,
@@ -27,11 +29,9 @@ from billing.models import (
     UnrolledCost,
 )
 from billing.money import MAX_NANOUSD, usd
-from billing.operations import Outcome, Reconcile, WriteOff
-from billing.snapshot import Needs, period_of
 from gateway_site.api.errors import ApiError, Conflict, InvalidRequest, NotFound
-from organization import audit
-from organization.audit import Actor
+from organization.audit import trail
+from organization.audit.trail import Actor
 from organization.models import Organization, Project, ProjectKey
 
 Scope = Organization | Project | ProjectKey
@@ -69,7 +69,7 @@ def grant_credit(
         )
         account.granted_nanousd += amount_nanousd
         account.save(update_fields=["granted_nanousd"])
-        audit.record(
+        trail.record(
             actor,
             "credit.grant",
             account,
@@ -106,7 +106,7 @@ def set_spending_limit(*, scope: Scope, period: str, limit_nanousd: int, actor: 
             cap.periods.filter(Q(ends_at=None) | Q(ends_at__gt=now)).update(
                 ceiling_nanousd=Greatest(limit_nanousd, F("held_nanousd") + F("settled_nanousd"))
             )
-        audit.record(
+        trail.record(
             actor,
             "spending_limit.set",
             scope,
@@ -128,7 +128,7 @@ def remove_spending_limit(*, cap: SpendingCap, actor: Actor) -> None:
         if current is None:
             return
         scope = cap.api_key or cap.project or cap.organization
-        audit.record(
+        trail.record(
             actor,
             "spending_limit.remove",
             scope,
@@ -161,7 +161,7 @@ def resolve_reservation(
         assert isinstance(outcome, Outcome)  # noqa: S101 - what a resolution is answered with
         if not outcome.won:
             raise Conflict(f"The reservation is {outcome.state}; only an unknown one can be resolved.")
-        audit.record(
+        trail.record(
             actor,
             "reservation.write_off" if amount_nanousd is None else "reservation.settle",
             reservation,

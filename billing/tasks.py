@@ -6,9 +6,9 @@ import logging
 
 from celery import shared_task
 
-from billing.audits import audit_and_record
-from billing.rollup import roll_up
-from billing.sweeper import LeaseWatch, sweep
+from billing.ledger.audits import audit_and_record
+from billing.ledger.sweeper import LeaseWatch, sweep
+from billing.reports.rollup import roll_up
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 
-from billing import report_cursor, report_query, reports
 from billing.models import DailyCost
+from billing.reports import cost_report, cursor
+from billing.reports import query as report_query
 from billing.serializers import CostPage
 from organization.views import OrganizationViewSet
 
@@ -52,7 +53,7 @@ PARAMETERS = [
     ),
     OpenApiParameter(
         report_query.CURSOR,
-        {"type": "string", "minLength": 1, "maxLength": report_cursor.MAX_LENGTH},
+        {"type": "string", "minLength": 1, "maxLength": cursor.MAX_LENGTH},
         description="`next_page` of the previous page. All other parameters but `limit` must be the same.",
     ),
 ]
@@ -77,4 +78,4 @@ class CostViewSet(OrganizationViewSet):
         Usage that is not settled yet is in no result: an amount of `0` is final.
         """
         query = report_query.parse(request.query_params, self.organization)
-        return Response(reports.cost_page(query))
+        return Response(cost_report.cost_page(query))

@@ -15,7 +15,7 @@ from psycopg_pool import PoolTimeout
 
 from gateway_site.celery_app import app as celery
 from gateway_site.health import OK, cache_condition, data_directory, disk_condition, pending_migrations
-from inference.probes import probe
+from inference.catalog.probes import probe
 from organization.models import Organization
 from policies.trial import probe_judge
 

@@ -8,14 +8,15 @@ from typing import Any
 
 from django.conf import settings
 
-from billing.ledger import get_ledger
-from billing.sweeper import Sweeper
+from billing.ledger.ledger import get_ledger
+from billing.ledger.sweeper import Sweeper
 from gateway_site.database.postgresql.deadlines import statement_limit
 from gateway_site.server.memory import give_back_large_blocks, spare_the_collector
 from gateway_site.server.parent_watch import stop_with_parent
-from inference import backend_registry, generation
-from inference.activity_writer import writer
-from policies import background
+from inference.activity.writer import writer
+from inference.backends import registry
+from inference.serving import request_task
+from policies.enforcement import background_judging
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +45,10 @@ class Lifespan:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _leave(self, sweeper: Sweeper) -> None:
-        await generation.stop_all()
+        await request_task.stop_all()
         await asyncio.to_thread(sweeper.stop)
         if left := await get_ledger().drain(LEDGER_SECONDS):
             logger.error("%d operations of the ledger are left for the sweeper", left)
         await asyncio.to_thread(writer.close, ACTIVITY_SECONDS)
-        await background.leave(POLICY_SECONDS)
-        await backend_registry.client.close()
+        await background_judging.leave(POLICY_SECONDS)
+        await registry.client.close()

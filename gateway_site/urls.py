@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularSwaggerView
 
-from billing import costs_page
+from billing.admin import costs_page
 from gateway_site import health
 from gateway_site.api import exception_handler
 from gateway_site.api.openapi.view import OpenApiDocumentView

@@ -68,7 +68,7 @@ class CatalogModel(models.Model):
 
     context_length = models.PositiveIntegerField(default=8192)
     max_output_length = models.PositiveIntegerField(default=4096)
-    # A vocabulary of `inference.tokens`; empty: prompts are counted by their bytes.
+    # A vocabulary of `inference.tokenizer`; empty: prompts are counted by their bytes.
     tokenizer = models.CharField(max_length=40, blank=True)
     input_modalities = models.JSONField(default=list)
     output_modalities = models.JSONField(default=list)

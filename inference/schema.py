@@ -17,15 +17,16 @@ from gateway_site.api.openapi.document import (
     RESPONSE_STATUSES,
     WrappedErrorEnvelope,
 )
-from inference.affinity import MAX_SESSION_LENGTH, SESSION_ALIAS, SESSION_HEADER
-from inference.consumers import PERMISSION
-from inference.count_consumer import BETA_HEADER, MAX_BETA_LENGTH, VERSION_HEADER
-from inference.dialects import chat, responses
-from inference.dialects.chat_request import ChatCompletionRequest
-from inference.dialects.chat_response import ChatCompletion, ChatCompletionChunk
-from inference.dialects.messages_request import CountTokensRequest, TokenCount
-from inference.dialects.responses_request import ResponseRequest
-from inference.dialects.responses_result import ResponseEvent, ResponseObject
+from inference.dialects.chat import dialect
+from inference.dialects.chat.request import ChatCompletionRequest
+from inference.dialects.chat.response import ChatCompletion, ChatCompletionChunk
+from inference.dialects.messages.request import CountTokensRequest, TokenCount
+from inference.dialects.responses import dialect as responses
+from inference.dialects.responses.request import ResponseRequest
+from inference.dialects.responses.response import ResponseEvent, ResponseObject
+from inference.serving.affinity import MAX_SESSION_LENGTH, SESSION_ALIAS, SESSION_HEADER
+from inference.serving.consumers import PERMISSION
+from inference.serving.count_tokens_consumer import BETA_HEADER, MAX_BETA_LENGTH, VERSION_HEADER
 from organization.authentication import CustomerKeyAuthentication
 
 # Blanks around a header's value are not part of it.
@@ -169,7 +170,7 @@ class CountTokensRoute(ViewSet):
 
 
 ROUTES: tuple[tuple[str, type[ViewSet]], ...] = (
-    (chat.PATH, ChatCompletionsRoute),
+    (dialect.PATH, ChatCompletionsRoute),
     (responses.PATH, ResponsesRoute),
     (TOKEN_COUNT_PATH, CountTokensRoute),
 )

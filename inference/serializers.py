@@ -8,9 +8,9 @@ from rest_framework import serializers
 
 from billing.money import Price, price_text
 from gateway_site.api.serializers import Constant, UnixTime
-from inference.catalog import price_of
+from inference.catalog.served_models import price_of
+from inference.catalog.services import MODALITIES
 from inference.models import CatalogModel
-from inference.services import MODALITIES
 
 # Unspecified: sampling-limits. Nothing says what would be in it, so nothing is, and that never changes.
 SAMPLING_LIMITS: dict[str, Any] = {}

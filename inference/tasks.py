@@ -6,7 +6,7 @@ import logging
 
 from celery import shared_task
 
-from inference.probes import probe
+from inference.catalog.probes import probe
 
 logger = logging.getLogger(__name__)
 

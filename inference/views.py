@@ -11,7 +11,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, NotFound
 from gateway_site.api.openapi.document import MODEL_STATUSES
-from inference import catalog
+from inference.catalog import served_models
 from inference.models import CatalogModel
 from inference.serializers import ModelList, ModelResponse, model_object
 from organization.authentication import CustomerKeyAuthentication
@@ -41,8 +41,8 @@ class ModelViewSet(GenericViewSet):
     def list(self, request: Any) -> Response:
         """Those that are switched on and have a price, by id. An extension: the OpenAI SDK's route."""
         # Unspecified: unshown-endpoints.
-        passed = catalog.checks_passed_by(request.auth.project.organization_id)
-        told = [model_object(model, passed) for model in catalog.enabled_models().order_by("pk")]
+        passed = served_models.checks_passed_by(request.auth.project.organization_id)
+        told = [model_object(model, passed) for model in served_models.enabled_models().order_by("pk")]
         return Response({"object": "list", "data": [each for each in told if each is not None]})
 
     @extend_schema(
@@ -61,10 +61,10 @@ class ModelViewSet(GenericViewSet):
     )
     def retrieve(self, request: Any, model: str) -> Response:
         """A model that the caller's organization may not use yet is shown, and says so in `access`."""
-        found = catalog.find_enabled(model)
+        found = served_models.find_enabled(model)
         if found is None:
             raise ModelNotFound()
-        told = model_object(found, catalog.checks_passed_by(request.auth.project.organization_id))
+        told = model_object(found, served_models.checks_passed_by(request.auth.project.organization_id))
         if told is None:
             raise ModelNotConfigured()
         return Response(told)

@@ -15,8 +15,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from gateway_site.api.errors import Conflict, InvalidRequest, ProjectArchived
-from organization import audit, keys
-from organization.audit import Actor
+from organization import keys
+from organization.audit import trail
+from organization.audit.trail import Actor
 from organization.models import NAME_LENGTH, AdminKey, ApiKey, KeyStatus, Organization, Project, ProjectKey
 
 AnyKey = TypeVar("AnyKey", bound=ApiKey)
@@ -39,7 +40,7 @@ def create_organization(*, name: str, actor: Actor) -> tuple[Organization, bool]
     with transaction.atomic():
         organization, is_new = Organization.objects.get_or_create(name=name)
         if is_new:
-            audit.record(actor, "organization.create", organization, organization=organization)
+            trail.record(actor, "organization.create", organization, organization=organization)
     return organization, is_new
 
 
@@ -51,7 +52,7 @@ def create_project(*, organization: Organization, name: str, actor: Actor) -> tu
             organization=organization, name=name, archived_at=None
         )
         if is_new:
-            audit.record(actor, "project.create", project, organization=organization, details={"name": name})
+            trail.record(actor, "project.create", project, organization=organization, details={"name": name})
     return project, is_new
 
 
@@ -72,7 +73,7 @@ def create_project_key(
         value = keys.new_value("customer")
         key = ProjectKey(project=project, **_key_fields(ProjectKey, name, value, permissions, expires_at))
         key.save(force_insert=True)
-        audit.record(
+        trail.record(
             actor, "project_key.create", key, organization=project.organization, details=_public(key)
         )
     return NewKey(key, value)
@@ -94,7 +95,7 @@ def create_admin_key(
             organization=organization, **_key_fields(AdminKey, name, value, permissions, expires_at)
         )
         key.save(force_insert=True)
-        audit.record(actor, "admin_key.create", key, organization=organization, details=_public(key))
+        trail.record(actor, "admin_key.create", key, organization=organization, details=_public(key))
     return NewKey(key, value)
 
 
@@ -133,7 +134,7 @@ def archive_project(*, project: Project, actor: Actor) -> Project:
         changed = Project.objects.filter(pk=project.pk, archived_at=None).update(archived_at=timezone.now())
         project.refresh_from_db()
         if changed:
-            audit.record(actor, "project.archive", project, organization=project.organization)
+            trail.record(actor, "project.archive", project, organization=project.organization)
     return project
 
 
@@ -170,7 +171,7 @@ def _move_key(
 def _record_key_change(key: ApiKey, verb: str, actor: Actor) -> None:
     kind = "project_key" if isinstance(key, ProjectKey) else "admin_key"
     organization = key.organization  # type: ignore[attr-defined]
-    audit.record(actor, f"{kind}.{verb}", key, organization=organization, details=_public(key))
+    trail.record(actor, f"{kind}.{verb}", key, organization=organization, details=_public(key))
 
 
 def _refuse_revoked(key: ApiKey, participle: str) -> None:

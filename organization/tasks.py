@@ -6,7 +6,8 @@ import logging
 
 from celery import shared_task
 
-from organization import audit_chain, idempotency, vault
+from organization import idempotency, vault
+from organization.audit import chain
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +26,9 @@ def prune_idempotency() -> None:
 
 @shared_task
 def verify_audit_trail() -> None:
-    audit_chain.link_new_events()
-    audit_chain.sign_head_anew()
-    found = audit_chain.verify()
+    chain.link_new_events()
+    chain.sign_head_anew()
+    found = chain.verify()
     for problem in found.problems:
         logger.error("the audit trail is not as the gateway wrote it: %s", problem.sentence)
     # For whoever keeps logs elsewhere: a database that was put back to an earlier state has another head.

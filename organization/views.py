@@ -17,7 +17,7 @@ from gateway_site.api.errors import InvalidRequest, NotFound
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.api.pagination import single_values
 from organization import idempotency, services
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.idempotency import Created
 from organization.models import AdminKey, Organization, Project
 from organization.serializers import (

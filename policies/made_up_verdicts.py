@@ -10,11 +10,11 @@ from uuid import UUID
 
 from django.db import transaction
 
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import Organization
 from policies import services
 from policies.models import Outcome, Verdict
-from policies.verdict_writer import OUTCOMES, daily
+from policies.verdicts.writer import OUTCOMES, daily
 
 BATCH = 5_000
 

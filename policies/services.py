@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from gateway_site.api.errors import NotFound, PolicyStateConflict, StaleRevision
 from gateway_site.api.identifiers import uuid_or_none
-from organization import audit
-from organization.audit import Actor
+from organization.audit import trail
+from organization.audit.trail import Actor
 from organization.models import Organization, Project
 from policies.models import IN_FORCE, MAX_REVISION, Mode, Policy, PolicyEpoch, PolicyVersion, Scope, State
 
@@ -29,7 +29,7 @@ def create_policy(*, organization: Organization, actor: Actor, **fields: Any) ->
     with transaction.atomic():
         policy = Policy(organization=organization, **fields)
         policy.save(force_insert=True)
-        audit.record(actor, "policy.create", policy, organization=organization, details={"name": policy.name})
+        trail.record(actor, "policy.create", policy, organization=organization, details={"name": policy.name})
     return policy
 
 
@@ -194,7 +194,7 @@ def _changed(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 def _record(actor: Actor, verb: str, policy: Policy, **details: Any) -> None:
     version = policy.current_version
-    audit.record(
+    trail.record(
         actor,
         f"policy.{verb}",
         policy,

@@ -6,12 +6,12 @@ import logging
 
 from celery import shared_task
 
-from policies import verdicts
+from policies.verdicts import records
 
 logger = logging.getLogger(__name__)
 
 
 @shared_task
 def prune_verdicts() -> None:
-    forgotten = verdicts.prune_verdicts()
+    forgotten = records.prune_verdicts()
     logger.info("forgot %d verdicts", forgotten)

@@ -12,11 +12,12 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
 from organization import idempotency
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.idempotency import Created
 from organization.models import Project
 from organization.views import IDEMPOTENCY_KEY, OrganizationViewSet
-from policies import attachment, services
+from policies import services
+from policies.enforcement import attachment
 from policies.models import Policy
 from policies.serializers import (
     EffectivePolicyList,

@@ -15,7 +15,7 @@ from django.test import TransactionTestCase
 
 from gateway_site.api.rate_limits import limits
 from organization import services
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import Organization, Project
 from organization.services import NewKey
 from tests import process_state

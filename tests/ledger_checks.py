@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from billing.invariants import audit
+from billing.ledger.invariants import audit
 
 
 def assert_books_balance(now: datetime | None = None) -> None:

@@ -7,16 +7,18 @@ from typing import Any
 
 from django.core.cache import cache
 
-from billing.ledger import close_ledger
+from billing.ledger.ledger import close_ledger
 from gateway_site.console.live_tail.consumer import watching
 from gateway_site.console.live_tail.poller import poller
 from gateway_site.database.row_writer import RowWriter
 from gateway_site.health import readiness
-from inference import activity_writer, authentication, catalog, deployments, generation
-from policies import verdict_writer
-from policies.background import background
-from policies.epochs import reader
-from policies.panel import memory
+from inference.activity import writer as activity_writer
+from inference.catalog import served_models
+from inference.serving import authentication, load_balancing, request_task
+from policies.enforcement.background_judging import background
+from policies.enforcement.judging import memory
+from policies.enforcement.publication_cache import reader
+from policies.verdicts import writer as verdict_writer
 
 # By the names that they are given. They have connections of their own, and write when they get to it.
 THREADS = {"ledger", "sweeper", "policies", "activity", "verdicts"}
@@ -27,9 +29,9 @@ def forget() -> None:
     """Rate limits, catalog, keys, circuits, scores."""
     cache.clear()
     readiness.forget()
-    catalog.forget()
+    served_models.forget()
     authentication.forget()
-    deployments._deployments._circuits.clear()
+    load_balancing._deployments._circuits.clear()
     memory.forget()
 
 
@@ -37,7 +39,7 @@ def take_away() -> list[str]:
     """What is still going on, which is ended here; what was still to be written is not."""
     left = [f"a thread, {each.name}" for each in threading.enumerate() if each.name in THREADS]
     left += [f"notes for {name}" for name, writer in WRITERS.items() if writer._waiting]
-    left += ["requests"] * bool(generation.flights) + ["judging"] * bool(background._tasks)
+    left += ["requests"] * bool(request_task.flights) + ["judging"] * bool(background._tasks)
     left += ["a live tail"] * bool(watching or poller.is_running)
     if left:
         for writer in WRITERS.values():
@@ -45,7 +47,7 @@ def take_away() -> list[str]:
             writer.close(5)
         reader.close()
         close_ledger(5)
-        generation.flights.clear()
+        request_task.flights.clear()
         background._tasks.clear()
         watching.clear()
     return left

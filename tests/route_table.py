@@ -13,7 +13,7 @@ from typing import Any
 from django.contrib.admindocs.views import extract_views_from_urlpatterns, simplify_regex
 
 from gateway_site.urls import urlpatterns
-from inference.routing import Ahead
+from inference.serving.routing import Ahead
 
 PATTERNS: list[Any] = urlpatterns
 # (method, path, permission, body, status with the permission)

@@ -12,7 +12,7 @@ from django.db.models import Model
 from billing import services
 from billing.models import CreditGrant, Reservation
 from gateway_site.database.append_only import unique_columns
-from organization import audit_chain
+from organization.audit import chain
 from organization.models import Organization
 from tests.billing.cast import make_customer
 from tests.billing.settled import FIRST, Usage, hold, settle
@@ -35,7 +35,7 @@ def model(request: pytest.FixtureRequest, acme: Organization) -> type[Model]:
     customer = make_customer(credit=1_000)
     settle(Usage(customer, FIRST, prompt=10))
     make_published(acme)
-    audit_chain.link_new_events()
+    chain.link_new_events()
     return apps.get_model(request.param)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from billing.ledger import close_ledger
-from inference.activity_writer import writer
+from billing.ledger.ledger import close_ledger
+from inference.activity.writer import writer
 from organization import services
 from organization.models import Organization, Project
 from organization.permissions import ADMIN_PERMISSIONS, CUSTOMER_PERMISSIONS
 from organization.services import NewKey
-from policies.epochs import reader
+from policies.enforcement.publication_cache import reader
 from policies.services import create_policy
 from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_admin_key, make_project_key

@@ -26,7 +26,7 @@ from gateway_site.console.kit.model_admin import (
     show_once,
 )
 from gateway_site.console.kit.moments import moment
-from organization.audit import Actor
+from organization.audit.trail import Actor
 
 admin.site.unregister(User)
 admin.site.unregister(Group)

@@ -23,8 +23,8 @@ from django.utils import timezone
 from gateway_site.api.errors import Conflict, InvalidRequest, PermissionDenied
 from gateway_site.console import roles
 from gateway_site.console.playground import keys
-from organization import audit
-from organization.audit import Actor
+from organization.audit import trail
+from organization.audit.trail import Actor
 
 SUPERUSER = "Superuser"
 PASSWORD_BYTES = 15
@@ -81,7 +81,7 @@ def create_user(*, username: str, role: str, actor: Actor, manager: Any = None) 
         password = _new_password()
         user = users.objects.create_user(username, password=password, is_staff=True)
         _give(user, role)
-        audit.record(actor, "user.create", user, organization=None, details=_told(user, role))
+        trail.record(actor, "user.create", user, organization=None, details=_told(user, role))
     return Welcome(user, password)
 
 
@@ -93,7 +93,7 @@ def change_role(*, user: User, role: str, actor: Actor, manager: Any) -> User:
         if before != role:
             _give(user, role)
             details = {**_told(user, role), "before": {"role": before}}
-            audit.record(actor, "user.change_role", user, organization=None, details=details)
+            trail.record(actor, "user.change_role", user, organization=None, details=details)
             if not User.objects.get(pk=user.pk).has_perm(keys.PERMISSION):
                 keys.end_keys_of(user, actor=actor)
     return user
@@ -115,7 +115,7 @@ def reset_password(*, user: User, actor: Actor, manager: Any) -> Welcome:
     with _managed(user, manager):
         user.set_password(password)
         user.save(update_fields=["password"])
-        audit.record(actor, "user.reset_password", user, organization=None, details=_told(user))
+        trail.record(actor, "user.reset_password", user, organization=None, details=_told(user))
         keys.end_keys_of(user, actor=actor)
     return Welcome(user, password)
 
@@ -125,7 +125,7 @@ def _switch(user: User, is_active: bool, actor: Actor, manager: Any) -> User:
     with _managed(user, manager):
         changed = get_user_model().objects.filter(pk=user.pk, is_active=not is_active)
         if changed.update(is_active=is_active):
-            audit.record(actor, f"user.{verb}", user, organization=None, details=_told(user))
+            trail.record(actor, f"user.{verb}", user, organization=None, details=_told(user))
         if not is_active:
             keys.end_keys_of(user, actor=actor)
             _end_sessions(user)

@@ -3,7 +3,7 @@ Tables that can be added to and never changed, held by triggers on both database
 
 Triggers hold against every statement of an ordinary role. On PostgreSQL a superuser can set
 `session_replication_role`, and the table's owner can disable or drop a trigger; on SQLite whoever can write
-to the file can drop one. What is changed in the audit trail that way is found by `organization.audit_chain`.
+to the file can drop one. What is changed in the audit trail that way is found by `organization.audit.chain`.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from django.db import transaction
 from billing.money import parse_price, parse_usd
 from billing.services import grant_credit
 from gateway_site.quickstart import llama_server
-from inference import services as inference_services
-from inference.backend_registry import SIMULATOR_VOCABULARY
+from inference.backends.registry import SIMULATOR_VOCABULARY
+from inference.catalog import services as inference_services
 from inference.models import Backend, CatalogModel
 from organization import services
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import Organization
 
 ORGANIZATION, PROJECT, OPERATOR = "Demo", "Playground", "admin"

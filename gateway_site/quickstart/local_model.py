@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+from gateway_site.http_client.addresses import AddressRefused, parse_base_url
 from gateway_site.quickstart.llama_server import missing_part
 from gateway_site.server import serve
-from inference.backends.addresses import AddressRefused, parse_base_url
 
 HOST = "127.0.0.1"
 START_SECONDS = 60

@@ -2,15 +2,15 @@ from typing import Any
 
 from django.db import migrations
 
-from organization import audit_chain
+from organization.audit import chain
 
 
 def link(apps: Any, schema_editor: Any) -> None:
     """Events that are older than the chain, in batches: what is interrupted goes on where it stopped."""
     models = [apps.get_model("organization", name) for name in ("AuditEvent", "AuditLink", "AuditChainHead")]
-    tables = audit_chain.Models(*models)
+    tables = chain.Models(*models)
     tables.begin()
-    audit_chain.link_new_events(models=tables, is_first=True)
+    chain.link_new_events(models=tables, is_first=True)
 
 
 class Migration(migrations.Migration):

@@ -110,7 +110,7 @@ def load(name: str, lines: int) -> str:
     from django.core.management import call_command
 
     from organization import services
-    from organization.audit import Actor
+    from organization.audit.trail import Actor
     from organization.models import Organization
 
     out = StringIO()

@@ -70,14 +70,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 async def measure(rounds: int, vocabularies: list[str]) -> float:
     """Print a line for each text, and return the longest that counting took the loop."""
-    from inference import tokens
-    from inference.body_pool import BodyWork
-    from inference.consumers import chat_completions
+    from inference import tokenizer
+    from inference.serving.body_pool import BodyWork
+    from inference.serving.consumers import chat_completions
 
     worst, lag = 0.0, Lag()
     watching = asyncio.create_task(lag.watch())
     for vocabulary in vocabularies:
-        await tokens.counter_ready(vocabulary)
+        await tokenizer.counter_ready(vocabulary)
         for name, unit in TEXTS.items():
             for size in CHARACTERS:
                 text = (unit * (size // len(unit) + 1))[:size]
@@ -86,7 +86,7 @@ async def measure(rounds: int, vocabularies: list[str]) -> float:
                 organization_id = uuid.uuid4()
                 work = BodyWork.on(raw, organization_id)
                 read = partial(chat_completions._parse, raw, organization_id, work)
-                count = partial(tokens.size_of, (await read()).prompt, vocabulary, work)
+                count = partial(tokenizer.size_of, (await read()).prompt, vocabulary, work)
                 reading = [await lag.of(read) for _ in range(rounds)]
                 counting = [await lag.of(count) for _ in range(rounds)]
                 worst = max(worst, min(counting))

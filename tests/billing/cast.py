@@ -12,10 +12,10 @@ from django.utils import timezone
 from msgspec import structs
 
 from billing import services
+from billing.ledger.operations import Hold, HoldRequest
 from billing.models import Account, Reservation
 from billing.money import Price, Quantities
-from billing.operations import Hold, HoldRequest
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import Organization, Project, ProjectKey
 
 SOMEONE = Actor.command("tests")

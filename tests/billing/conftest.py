@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection
 
-from billing.ledger import Ledger, close_ledger
-from billing.operations import Limits
+from billing.ledger.ledger import Ledger, close_ledger
+from billing.ledger.operations import Limits
 from tests.billing.cast import Customer, make_customer
 from tests.billing.crew import Crew
 from tests.ledger_checks import assert_books_balance

@@ -56,9 +56,9 @@ def crash(kills: int, seed: int) -> Report:
     """Runs in a process that is nothing else: it forks, and so has no threads of its own."""
     from django.utils import timezone
 
-    from billing.ledger import close_ledger
+    from billing.ledger.ledger import close_ledger
+    from billing.ledger.sweeper import sweep
     from billing.models import Reservation
-    from billing.sweeper import sweep
     from tests.billing.cast import make_customer
     from tests.ledger_checks import assert_books_balance
 
@@ -141,7 +141,7 @@ class Victim:
     """Serves requests as the gateway does, until it is killed or comes to its point."""
 
     def __init__(self, customer: Any, reports: int, point: str, chance: random.Random) -> None:
-        from billing.ledger import get_ledger
+        from billing.ledger.ledger import get_ledger
 
         self.customer = customer
         self.reports = reports
@@ -151,7 +151,7 @@ class Victim:
         self.ledger = get_ledger()
 
     async def work(self) -> None:
-        from billing.sweeper import Sweeper
+        from billing.ledger.sweeper import Sweeper
 
         # As every process does: what the dead have left behind is for the living to find.
         Sweeper(every_seconds=0.2).start()

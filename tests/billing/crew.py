@@ -80,7 +80,7 @@ def main() -> None:
     import django
 
     django.setup()
-    from billing import connection
+    from billing.ledger import connection
 
     connection.SQLITE_BUSY_SECONDS = PATIENCE_SECONDS
     connection.LOCK_TIMEOUT_MS = connection.STATEMENT_TIMEOUT_MS = PATIENCE_SECONDS * 1000
@@ -97,8 +97,8 @@ def say(answer: dict[str, Any]) -> None:
 
 
 async def follow(order: dict[str, Any]) -> None:
-    from billing.ledger import Ledger
-    from billing.operations import Limits
+    from billing.ledger.ledger import Ledger
+    from billing.ledger.operations import Limits
 
     # One for all orders of its kind, as a process has: to connect takes longer than to follow an order.
     limits = order.get("limits", {})
@@ -124,8 +124,8 @@ async def hold_until_refused(ledger: Any, order: dict[str, Any]) -> Counter[str]
 
 
 async def hold(ledger: Any, order: dict[str, Any]) -> str:
+    from billing.ledger.operations import HoldRequest
     from billing.money import Price
-    from billing.operations import HoldRequest
     from gateway_site.api.errors import ApiError
 
     request = HoldRequest(

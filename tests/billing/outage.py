@@ -64,7 +64,7 @@ def main() -> None:
 
 
 async def stop_and_start(server: PostgresServer, customer: Any) -> dict[str, Any]:
-    from billing.ledger import get_ledger
+    from billing.ledger.ledger import get_ledger
     from gateway_site.api.errors import Unavailable
     from tests.billing.cast import used
 
@@ -99,7 +99,7 @@ async def stop_and_start(server: PostgresServer, customer: Any) -> dict[str, Any
 
 
 async def crash_under_load(server: PostgresServer, customer: Any, crashes: int) -> dict[str, Any]:
-    from billing.ledger import get_ledger
+    from billing.ledger.ledger import get_ledger
     from gateway_site.api.errors import Unavailable
     from tests.billing.cast import used
 
@@ -147,9 +147,9 @@ def settle_the_books(charges: dict[str, int]) -> int:
 
     from django.utils import timezone
 
-    from billing.ledger import close_ledger
+    from billing.ledger.ledger import close_ledger
+    from billing.ledger.sweeper import sweep
     from billing.models import Reservation
-    from billing.sweeper import sweep
     from tests.ledger_checks import assert_books_balance
 
     later = timezone.now() + timedelta(minutes=1)

@@ -9,10 +9,11 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from django.db import connection, transaction
 
-from billing import batch, money
+from billing import money
+from billing.ledger import batch
+from billing.ledger.operations import Hold, HoldRequest, Limits, Operation, Settle
+from billing.ledger.snapshot import Changes, Needs, Snapshot, Written
 from billing.money import Price, Quantities
-from billing.operations import Hold, HoldRequest, Limits, Operation, Settle
-from billing.snapshot import Changes, Needs, Snapshot, Written
 from tests.billing.cast import PRICE, Customer
 
 DAY = 86_400

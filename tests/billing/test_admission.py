@@ -13,10 +13,10 @@ from django.db.models import F
 from django.utils import timezone
 from msgspec import structs
 
-from billing import worker as worker_module
-from billing.ledger import Ledger
+from billing.ledger import worker as worker_module
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import Hold, HoldRequest, Release, Settle, State
 from billing.models import Account, KeyMeter, Reservation
-from billing.operations import Hold, HoldRequest, Release, Settle, State
 from gateway_site.api.errors import (
     ApiError,
     ConcurrencyExceeded,
@@ -237,7 +237,7 @@ def test_limits_are_of_each_key(make_ledger: Make, acme: Customer) -> None:
 
 
 def test_the_number_of_statements_does_not_grow_with_the_batch(ledger: Ledger, acme: Customer) -> None:
-    from billing import batch
+    from billing.ledger import batch
 
     store = batch.store_over(connection)
     counts = []
@@ -345,7 +345,7 @@ class CountStatements:
 
 
 def batch_of(ledger: Ledger, *operations: object) -> list[object]:
-    from billing import batch
+    from billing.ledger import batch
 
     answers = batch.run(batch.store_over(connection), list(operations), ledger.limits).answers  # type: ignore[arg-type]
     assert all(not isinstance(answer, ApiError) or answer.status < 500 for answer in answers)

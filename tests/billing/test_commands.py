@@ -11,9 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from billing.ledger import Ledger
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import Hold, MarkUnknown, Settle
 from billing.models import Account, CreditGrant, SpendingCap
-from billing.operations import Hold, MarkUnknown, Settle
 from organization.models import AuditEvent
 from tests.billing.cast import Customer, reservation, used
 

@@ -8,9 +8,9 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from billing.ledger import Ledger
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import Hold, MarkUnknown, Settle
 from billing.models import Account, CreditGrant, SpendingCap
-from billing.operations import Hold, MarkUnknown, Settle
 from organization.models import AuditEvent
 from tests.billing.cast import Customer, reservation, used
 

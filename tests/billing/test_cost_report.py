@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from billing import report_query, reports
+from billing.ledger.operations import MarkUnknown, Reconcile, Release
 from billing.models import Reservation
-from billing.operations import MarkUnknown, Reconcile, Release
-from billing.rollup import roll_up
+from billing.reports import cost_report
+from billing.reports import query as report_query
+from billing.reports.rollup import roll_up
 from organization import services
 from organization.models import Project
 from tests.billing.cast import FREE, PRICE, SOMEONE, Customer, make_customer, make_key
@@ -216,7 +217,7 @@ def test_the_costs_of_a_page_are_read_in_one_statement(
 
     # Two would see two moments, and a roll-up between them would count costs twice or not at all.
     with django_assert_num_queries(1):
-        assert reports.settled_by_day(query) == {day: [((None, None, None), 3)]}
+        assert cost_report.settled_by_day(query) == {day: [((None, None, None), 3)]}
 
 
 def test_a_revoked_key_and_an_archived_project_stay_readable(api: ApiClient, ours: Customer) -> None:

@@ -12,8 +12,8 @@ import pytest
 from django.core.signing import Signer
 from django.test import override_settings
 
-from billing import report_cursor
-from billing.report_cursor import Place
+from billing.reports import cursor as report_cursor
+from billing.reports.cursor import Place
 from organization.models import Project
 from tests.billing.cast import Customer, make_customer, make_key
 from tests.billing.settled import DAY, FIRST, Usage, after, midnight, settle
@@ -227,7 +227,7 @@ def test_the_end_that_was_now_stays_where_it_was(api: ApiClient, monkeypatch: py
     now = time.time()
     start = int(now) - 2 * DAY
     first = api.get(f"{URL}?start_time={start}&limit=1").json
-    monkeypatch.setattr("billing.report_query.time.time", lambda: now + 5 * DAY)
+    monkeypatch.setattr("billing.reports.query.time.time", lambda: now + 5 * DAY)
 
     rest = api.get(f"{URL}?start_time={start}&limit=180&page={first['next_page']}").json
 
@@ -302,9 +302,9 @@ def test_a_cursor_cannot_be_made_without_the_secret(api: ApiClient, ours: Custom
     assert content[0] == report_cursor.VERSION
     assert content[1] == ours.organization.pk.hex
     forged = [
-        Signer(salt="billing.report_cursor", sep=".", key="x" * 50).sign_object(content),
+        Signer(salt="billing.reports.cursor", sep=".", key="x" * 50).sign_object(content),
         Signer(salt="another", sep=".").sign_object(content),
-        Signer(salt="billing.report_cursor", sep=".").sign_object([2, *content[1:], "more"]),
+        Signer(salt="billing.reports.cursor", sep=".").sign_object([2, *content[1:], "more"]),
         "x",
         ".",
         "%00",

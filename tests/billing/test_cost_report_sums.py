@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from billing.rollup import roll_up
+from billing.reports.rollup import roll_up
 from organization.models import Project
 from tests.billing.cast import Customer, make_customer, make_key
 from tests.billing.settled import DAY, FIRST, Usage, after, midnight, settle

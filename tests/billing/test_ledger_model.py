@@ -20,9 +20,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from billing import batch
-from billing.models import Reservation
-from billing.operations import (
+from billing.ledger import batch
+from billing.ledger.operations import (
     Expire,
     Heartbeat,
     Hold,
@@ -36,6 +35,7 @@ from billing.operations import (
     Settle,
     WriteOff,
 )
+from billing.models import Reservation
 from organization.models import ProjectKey
 from tests.billing.cast import Customer, make_customer, used
 from tests.ledger_checks import assert_books_balance

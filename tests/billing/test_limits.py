@@ -8,9 +8,9 @@ import pytest
 from django.db import connections
 
 from billing import services
-from billing.ledger import Ledger
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import Hold, MarkUnknown, Settle
 from billing.models import Account, CapPeriod, CreditGrant, SpendingCap
-from billing.operations import Hold, MarkUnknown, Settle
 from gateway_site.api.errors import InvalidRequest, SpendingCapExceeded
 from organization.models import AuditEvent
 from tests.billing.cast import SOMEONE, Customer, used

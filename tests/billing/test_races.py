@@ -11,9 +11,9 @@ from threading import Barrier
 
 from django.utils import timezone
 
-from billing.ledger import Ledger
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import Expire, Heartbeat, Hold, Operation, Outcome, Release, Settle
 from billing.models import Reservation
-from billing.operations import Expire, Heartbeat, Hold, Operation, Outcome, Release, Settle
 from tests.billing.cast import make_customer, used
 
 RACES = 1_000

@@ -12,9 +12,10 @@ import pytest
 from django.core.management import call_command
 from django.db import transaction
 
-from billing import rollup, tasks
+from billing import tasks
 from billing.models import CostLine, DailyCost, UnrolledCost
-from billing.rollup import repair, roll_up
+from billing.reports import rollup
+from billing.reports.rollup import repair, roll_up
 from gateway_site.celery_app import app
 from tests.billing.cast import FREE, Customer, make_customer
 from tests.billing.settled import FIRST, Usage, after, settle

@@ -43,7 +43,7 @@ def crash(kills: int, seed: int) -> dict[str, int]:
     from django.db.models import Sum
 
     from billing.models import CostLine, DailyCost, UnrolledCost
-    from billing.rollup import roll_up
+    from billing.reports.rollup import roll_up
     from tests.billing.cast import make_customer
     from tests.ledger_checks import assert_books_balance
 
@@ -111,7 +111,7 @@ def fork(chance: random.Random) -> int:
 def work(strikes_itself: bool, chance: random.Random) -> None:
     from django.db import OperationalError, connection
 
-    from billing.rollup import roll_up
+    from billing.reports.rollup import roll_up
 
     def strike(execute: Any, *statement: Any) -> Any:
         result = execute(*statement)

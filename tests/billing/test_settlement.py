@@ -8,10 +8,8 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from billing import services
-from billing.ledger import Ledger
-from billing.models import Account, CapPeriod, CostLine, CreditGrant, Reservation, UnrolledCost
-from billing.money import Price, Quantities
-from billing.operations import (
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import (
     Basis,
     Heartbeat,
     Hold,
@@ -21,6 +19,8 @@ from billing.operations import (
     Release,
     Settle,
 )
+from billing.models import Account, CapPeriod, CostLine, CreditGrant, Reservation, UnrolledCost
+from billing.money import Price, Quantities
 from gateway_site.api.errors import Conflict, NotFound, Unavailable
 from organization.models import AuditEvent
 from tests.billing.cast import SOMEONE, Customer, reservation, used

@@ -8,10 +8,10 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from billing.ledger import Ledger
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import Expire, Heartbeat, Hold, MarkUnknown, Settle
+from billing.ledger.sweeper import LeaseWatch, Sweeper, Swept, sweep, sweep_patiently
 from billing.models import Reservation
-from billing.operations import Expire, Heartbeat, Hold, MarkUnknown, Settle
-from billing.sweeper import LeaseWatch, Sweeper, Swept, sweep, sweep_patiently
 from tests.billing.cast import Customer, reservation, used
 
 
@@ -127,7 +127,7 @@ def test_an_old_unknown_is_found_whoever_marked_it(ledger: Ledger, acme: Custome
 
 @pytest.mark.parametrize("state", ["settled", "released"])
 def test_what_has_ended_is_never_swept(ledger: Ledger, acme: Customer, state: str) -> None:
-    from billing.operations import Release
+    from billing.ledger.operations import Release
 
     hold = take(ledger, acme)
     place = (hold.id, hold.organization_id)

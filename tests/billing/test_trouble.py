@@ -14,13 +14,13 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from billing import ledger as ledger_module
-from billing.connection import LedgerConnection
-from billing.ledger import Ledger
+from billing.ledger import ledger as ledger_module
+from billing.ledger.connection import LedgerConnection
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import Heartbeat, Hold, MarkDispatched, Outcome, Release, Settle
+from billing.ledger.stores.postgresql import PostgresStore
+from billing.ledger.stores.sqlite import SqliteStore
 from billing.models import Account, Reservation
-from billing.operations import Heartbeat, Hold, MarkDispatched, Outcome, Release, Settle
-from billing.store_postgresql import PostgresStore
-from billing.store_sqlite import SqliteStore
 from gateway_site.api.errors import ApiError, InsufficientCredit, Unavailable
 from tests.billing.cast import Customer, make_customer, reservation, used
 
@@ -221,7 +221,7 @@ def test_an_organization_that_is_locked_keeps_nobody_else_waiting(
 def submit(ledger: Ledger, operation: Any) -> Any:
     from concurrent.futures import Future
 
-    from billing.worker import Ticket
+    from billing.ledger.worker import Ticket
 
     future: Future = Future()
     ledger._worker.submit(Ticket(operation, future, None, time.monotonic()))

@@ -15,14 +15,14 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from billing import batch
 from billing import services as billing_services
+from billing.ledger import batch
+from billing.ledger.operations import Hold, Limits, MarkUnknown, Operation, Settle
 from billing.models import Account, CostLine, CreditGrant, LedgerAudit, Reservation, SpendingCap
 from billing.money import Quantities
-from billing.operations import Hold, Limits, MarkUnknown, Operation, Settle
 from gateway_site.console import roles, users
 from gateway_site.console.kit.actions import Action, actions_of
-from inference import services as inference_services
+from inference.catalog import services as inference_services
 from inference.models import Activity, Backend, CatalogModel, PassedCheck
 from organization import services
 from organization.models import AdminKey, AuditEvent, Organization, Project, ProjectKey

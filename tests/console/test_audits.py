@@ -15,8 +15,9 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from billing import audits, tasks
-from billing.invariants import INVARIANTS
+from billing import tasks
+from billing.ledger import audits
+from billing.ledger.invariants import INVARIANTS
 from billing.models import Account, LedgerAudit
 from tests.billing.cast import Customer, make_customer
 from tests.console.people import owner, person

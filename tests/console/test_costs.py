@@ -14,10 +14,10 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 from django.utils import timezone
 
-from billing.cost_table import STEP_DAYS
-from billing.export import as_text
 from billing.money import Price, parse_usd, usd
-from billing.rollup import roll_up
+from billing.reports.cost_table import STEP_DAYS
+from billing.reports.csv_export import as_text
+from billing.reports.rollup import roll_up
 from organization.models import Organization
 from tests.billing.cast import Customer, make_customer
 from tests.billing.settled import FIRST, Usage, after, hold, midnight, settle

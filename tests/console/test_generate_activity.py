@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from inference import made_up_requests
-from inference.activity_writer import daily, gains_of
+from inference.activity.writer import daily, gains_of
 from inference.management.commands import generate_activity
 from inference.models import Activity, DailyActivity
 from organization.models import Organization

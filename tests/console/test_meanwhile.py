@@ -11,7 +11,7 @@ from django.test import Client
 
 from billing import services as billing_services
 from billing.models import Account, Reservation, SpendingCap
-from inference import services as inference_services
+from inference.catalog import services as inference_services
 from inference.models import Backend, CatalogModel, Deployment, PassedCheck
 from organization import services
 from organization.models import AuditEvent, Organization, Project, ProjectKey

@@ -14,10 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from billing.ledger.operations import MarkUnknown
 from billing.models import LedgerAudit
 from billing.money import usd
-from billing.operations import MarkUnknown
-from billing.rollup import roll_up
+from billing.reports.rollup import roll_up
 from gateway_site.console.overview import chart as overview_chart
 from gateway_site.console.overview.traffic import quantile_ms
 from organization.models import Organization, ProjectKey

@@ -16,10 +16,10 @@ from django.utils import timezone
 
 from billing.models import Reservation
 from gateway_site.console.playground.keys import SESSION_ENTRY
-from inference.activity_writer import writer
+from inference.activity.writer import writer
 from organization import services
 from organization.models import AuditEvent, KeyStatus, Organization, Project, ProjectKey
-from policies.verdict_writer import writer as verdicts
+from policies.verdicts.writer import writer as verdicts
 from tests.client import exchange
 from tests.conftest import SOMEONE, make_project_key
 from tests.console.people import customer, owner, person

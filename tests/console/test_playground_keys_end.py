@@ -12,7 +12,7 @@ from django.urls import reverse
 from gateway_site.console import users
 from gateway_site.console.roles import BILLING, OPERATOR, OWNER
 from gateway_site.models import PlaygroundKey
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import AuditEvent, Project, ProjectKey
 from tests.client import exchange
 from tests.conftest import SOMEONE

@@ -17,7 +17,7 @@ from inference.models import Activity
 from organization.models import Project, ProjectKey
 from policies import services
 from policies.models import Verdict
-from policies.verdict_writer import writer as verdicts
+from policies.verdicts.writer import writer as verdicts
 from tests.billing.cast import PRICE, Customer, make_customer
 from tests.billing.settled import Usage as Used
 from tests.billing.settled import hold, settle

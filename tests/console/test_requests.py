@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from billing.models import Reservation
-from inference import request_search
+from inference.activity import search
+from inference.activity.search import Question, find
 from inference.models import Activity
-from inference.request_search import Question, find
 from organization.models import Organization, Project, ProjectKey
 from tests.billing.cast import make_customer
 from tests.billing.settled import FIRST, Usage, hold
@@ -125,7 +125,7 @@ def test_each_filter_alone_and_all_together(key: ProjectKey, rival_key: ProjectK
 def test_a_search_for_several_things_stops_in_time_and_says_so(
     key: ProjectKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_search, "LOOKED_AT", 3)
+    monkeypatch.setattr(search, "LOOKED_AT", 3)
     for minutes in range(2, 8):
         make_request(key, ago=timedelta(minutes=minutes), status=429)
     oldest = make_request(key, ago=timedelta(minutes=10), status=503)
@@ -136,7 +136,7 @@ def test_a_search_for_several_things_stops_in_time_and_says_so(
     page = client.get(LIST, {"model": "llama", "project__id__exact": str(key.project_id)})
     assert len(page.context["cl"].result_list) == 4
     assert 'id="looked-at"' in page.content.decode()
-    monkeypatch.setattr(request_search, "MOST_FOUND", 2)
+    monkeypatch.setattr(search, "MOST_FOUND", 2)
     page = client.get(LIST, {"model": "llama", "project__id__exact": str(key.project_id)})
     assert len(page.context["cl"].result_list) == 2
     assert 'id="cut"' in page.content.decode()
@@ -147,7 +147,7 @@ def test_a_search_for_several_things_stops_in_time_and_says_so(
 def test_a_search_for_several_things_goes_by_the_rarest(
     key: ProjectKey, rival_key: ProjectKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_search, "LOOKED_AT", 3)
+    monkeypatch.setattr(search, "LOOKED_AT", 3)
     for minutes in range(1, 6):
         make_request(key, ago=timedelta(minutes=minutes), status=429)
         make_request(rival_key, ago=timedelta(hours=minutes), status=429)

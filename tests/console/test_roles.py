@@ -12,8 +12,8 @@ from django.contrib.auth.models import Group, Permission, User
 
 from gateway_site.console import roles
 from gateway_site.console.roles import BILLING, OPERATOR, OWNER, READER
-from organization import audit
-from organization.audit import Actor
+from organization.audit import trail as audit
+from organization.audit.trail import Actor
 from organization.models import AuditEvent, ProjectKey
 from tests.console.console_cast import (
     CONFIRMED,

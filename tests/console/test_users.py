@@ -16,7 +16,7 @@ from django.test import Client
 from gateway_site.api.errors import PermissionDenied
 from gateway_site.console import users
 from gateway_site.console.roles import BILLING, OPERATOR, OWNER, READER
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import AuditEvent
 from tests.conftest import SOMEONE
 from tests.console.console_cast import doing, listing, page, signed_in, someone

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from inference.activity_writer import daily
+from inference.activity.writer import daily
 from inference.models import Activity
 from policies.models import DailyVerdicts, Policy, PolicyVersion
 from tests.billing.cast import Customer

@@ -15,8 +15,8 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from billing.ledger import close_ledger
-from billing.sweeper import sweep
+from billing.ledger.ledger import close_ledger
+from billing.ledger.sweeper import sweep
 from organization.models import Project
 from tests.inference.chat_cast import Gateway
 from tests.ledger_checks import assert_books_balance

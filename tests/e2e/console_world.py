@@ -19,13 +19,13 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from billing.audits import audit_and_record
+from billing.ledger.audits import audit_and_record
 from billing.models import SpendingCap
 from billing.money import parse_usd
-from billing.rollup import roll_up
+from billing.reports.rollup import roll_up
 from billing.services import grant_credit, set_spending_limit
 from gateway_site.console import roles
-from inference import services as inference_services
+from inference.catalog import services as inference_services
 from inference.models import Activity
 from organization import services
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey

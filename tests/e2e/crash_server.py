@@ -26,7 +26,7 @@ def serve(listener: socket.socket) -> None:
 
 def main(port: int) -> None:
     import gateway_site.asgi  # noqa: F401 - loaded before the first fork
-    from inference.tokens import counter
+    from inference.tokenizer import counter
 
     counter("o200k_base")
     listener = socket.socket()

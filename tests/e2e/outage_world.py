@@ -36,7 +36,7 @@ def make() -> dict[str, str]:
 
     call_command("migrate", verbosity=0)
 
-    from billing.ledger import close_ledger
+    from billing.ledger.ledger import close_ledger
     from organization import services
     from tests.conftest import SOMEONE, make_admin_key
     from tests.console.people import owner
@@ -56,7 +56,7 @@ def make() -> dict[str, str]:
 
 
 def audit() -> dict[str, int]:
-    from billing.ledger import close_ledger
+    from billing.ledger.ledger import close_ledger
     from billing.models import Reservation
     from tests.e2e.conftest import decide_everything
 

@@ -23,9 +23,9 @@ import aiohttp
 from django.conf import settings
 from django.utils import timezone
 
+from billing.ledger.sweeper import sweep
 from billing.models import Reservation
 from billing.money import Quantities, cost
-from billing.sweeper import sweep
 from tests.inference.chat_cast import Gateway, question, records
 from tests.inference.test_outcomes import PRICE
 from tests.ledger_checks import assert_books_balance

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from billing.ledger import close_ledger, get_ledger
+from billing.ledger.ledger import close_ledger, get_ledger
+from billing.ledger.operations import Hold
 from billing.models import Reservation
-from billing.operations import Hold
 from gateway_site.celery_app import app
 from gateway_site.server.schedule import Scheduler
 from gateway_site.server.serve import _worker_command

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from inference.dialects import chat, responses
+from inference.dialects.chat import dialect
+from inference.dialects.responses import dialect as responses
 from policies.services import create_policy
 from tests.conftest import SOMEONE, make_admin_key
 from tests.inference.chat_cast import Gateway
@@ -32,7 +33,7 @@ EXAMPLES = os.environ.get("SCHEMA_FUZZ_EXAMPLES", "")
 SEED = [] if EXAMPLES else ["--seed", "20261115"]
 ADMINISTRATION = "^/(v1/organization/|healthz|readyz)"
 INFERENCE = "^/v1/(chat/|responses|messages/|models)"
-STREAMS = f"^({chat.PATH}|{responses.PATH})$"
+STREAMS = f"^({dialect.PATH}|{responses.PATH})$"
 SSE = "text/event-stream"
 ALWAYS_STREAMED = """
 [[operations]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inference import services
+from inference.catalog import services
 from inference.models import Backend, CatalogModel, Deployment
 from tests.conftest import SOMEONE
 

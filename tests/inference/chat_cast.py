@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from billing import services
-from billing.ledger import close_ledger
+from billing.ledger.ledger import close_ledger
 from billing.models import Account, Reservation
 from billing.money import parse_usd
 from gateway_site.asgi import application
-from inference import backend_registry
-from inference.activity_writer import writer
-from inference.dialects import chat
+from inference.activity.writer import writer
+from inference.backends import registry
+from inference.dialects.chat import dialect
 from inference.models import Activity, CatalogModel
 from organization.models import Project, ProjectKey
-from policies.epochs import reader
-from policies.verdict_writer import writer as verdicts
+from policies.enforcement.publication_cache import reader
+from policies.verdicts.writer import writer as verdicts
 from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_project_key
 from tests.inference.catalog_cast import deploy, make_backend, make_model
@@ -35,7 +35,7 @@ async def closing_application(scope: Any, receive: Any, send: Any) -> None:
     try:
         await application(scope, receive, send)
     finally:
-        await backend_registry.client.close()
+        await registry.client.close()
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Gateway:
         sent = {"Authorization": f"Bearer {key or self.value}", "Content-Type": "application/json"}
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         sent |= {"Content-Length": str(len(content)), **(headers or {})}
-        return exchange("POST", chat.PATH, list(sent.items()), [content], application=closing_application)
+        return exchange("POST", dialect.PATH, list(sent.items()), [content], application=closing_application)
 
     @property
     def api(self) -> ApiClient:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from gateway_site.asgi import application
-from inference import backend_registry
-from inference.dialects import chat
+from inference.backends import registry
+from inference.dialects.chat import dialect
 from tests.inference.chat_cast import Gateway, question, records
 
 Value = TypeVar("Value")
@@ -38,8 +38,8 @@ class Caller:
             "http_version": "1.1",
             "method": "POST",
             "scheme": "http",
-            "path": chat.PATH,
-            "raw_path": chat.PATH.encode(),
+            "path": dialect.PATH,
+            "raw_path": dialect.PATH.encode(),
             "query_string": b"",
             "root_path": "",
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
@@ -96,6 +96,6 @@ def run(story: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
         try:
             return await story()
         finally:
-            await backend_registry.client.close()
+            await registry.client.close()
 
     return asyncio.run(told())

@@ -9,7 +9,7 @@ import httpx2
 import openai
 from openai.types.chat import ChatCompletion
 
-from inference.dialects.chat_head import Head
+from inference.dialects.chat.head import Head
 from inference.events import Event
 
 HEAD = Head(id="chatcmpl-1", created=1, model="m")

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway_site.api.errors import BackendError
-from inference.backends.addresses import parse_base_url
-from inference.backends.anthropic import AnthropicBackend
+from gateway_site.http_client.addresses import parse_base_url
+from gateway_site.http_client.client import Client, Timeouts
+from inference.backends.anthropic.backend import AnthropicBackend
 from inference.backends.base import Backend
-from inference.backends.http import Client, Timeouts
-from inference.backends.openai import OpenAIBackend
+from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.events import Event, Finish, Prompt, ReasoningDelta, TextDelta, Turn, Usage
 from tests.inference.faulty_upstream import FaultyUpstream
 

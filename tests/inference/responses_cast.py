@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from inference.dialects import responses
+from inference.dialects.responses import dialect
 from tests.client import Answer, exchange
 from tests.inference.chat_cast import HELLO, Gateway, closing_application
 
@@ -17,7 +17,7 @@ def ask(
     *,
     headers: dict[str, str] | None = None,
     key: str | None = None,
-    path: str = responses.PATH,
+    path: str = dialect.PATH,
     **fields: Any,
 ) -> Answer:
     content = json.dumps({"model": model, "input": said, **fields}).encode()

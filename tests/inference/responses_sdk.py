@@ -12,14 +12,14 @@ import msgspec
 import openai
 from openai.types.responses import Response
 
-from inference.dialects import responses, responses_prompt
-from inference.dialects.responses_stream import ResponseHead, ResponseWriter
+from inference.dialects.responses import dialect, parse
+from inference.dialects.responses.stream import ResponseHead, ResponseWriter
 
 QUESTION: Any = {"model": "m", "input": "?"}
 
 
-def asked(**fields: Any) -> responses_prompt.ResponseCall:
-    return responses_prompt.parse(json.dumps({**QUESTION, **fields}).encode(), unseal=lambda sealed: sealed)
+def asked(**fields: Any) -> parse.ResponseCall:
+    return parse.parse(json.dumps({**QUESTION, **fields}).encode(), unseal=lambda sealed: sealed)
 
 
 HEAD = ResponseHead(id="resp_1", created=1, model="m", echo=asked().echo, now=lambda: 2.0)
@@ -33,13 +33,13 @@ async def replay(events: Iterable[Any]) -> AsyncIterator[Any]:
 
 def stream_of(events: Sequence[Any], head: ResponseHead = HEAD) -> bytes:
     async def collect() -> bytes:
-        return b"".join([record async for record in responses.records(replay(events), ResponseWriter(head))])
+        return b"".join([record async for record in dialect.records(replay(events), ResponseWriter(head))])
 
     return asyncio.run(collect())
 
 
 def body_of(events: Sequence[Any], head: ResponseHead = HEAD) -> bytes:
-    return asyncio.run(responses.fold(replay(events), ResponseWriter(head)))
+    return asyncio.run(dialect.fold(replay(events), ResponseWriter(head)))
 
 
 def payloads(stream: bytes) -> list[dict[str, Any]]:

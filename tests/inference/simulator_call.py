@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import ApiError
-from inference.backends.simulator import SimulatorBackend
-from inference.backends.simulator_script import CountTokens
-from inference.dialects import chat_prompt
+from inference.backends.simulator.backend import SimulatorBackend
+from inference.backends.simulator.script import CountTokens
+from inference.dialects.chat import parse
 from inference.events import Event, Prompt
 
 SAID = "one two three four five six"
@@ -24,7 +24,7 @@ def count_words(text: str) -> int:
 
 def make(**fields: Any) -> Prompt:
     messages = fields.pop("messages", [{"role": "user", "content": fields.pop("said", SAID)}])
-    return chat_prompt.parse(json.dumps({"model": "m", "messages": messages, **fields}).encode()).prompt
+    return parse.parse(json.dumps({"model": "m", "messages": messages, **fields}).encode()).prompt
 
 
 class Call:

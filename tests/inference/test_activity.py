@@ -12,9 +12,9 @@ from django.db import OperationalError
 from billing import services
 from gateway_site.database import row_writer
 from gateway_site.database.row_writer import RowWriter
-from inference import activity_writer
-from inference.activity import Trace
-from inference.activity_writer import writer
+from inference.activity import writer as activity_writer
+from inference.activity.trace import Trace
+from inference.activity.writer import writer
 from inference.models import Activity
 from organization.models import ProjectKey
 from tests.conftest import SOMEONE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inference.backends.addresses import AddressRefused, GuardedResolver, parse_base_url
+from gateway_site.http_client.addresses import AddressRefused, GuardedResolver, parse_base_url
 
 ALLOWED = [
     ("https://api.openai.com/v1", "https://api.openai.com/v1"),

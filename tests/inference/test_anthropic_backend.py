@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
-from inference.backends.anthropic_events import MessagesReader
-from inference.backends.http import Client
-from inference.backends.sse import Decoder
+from gateway_site.http_client.client import Client
+from gateway_site.http_client.sse import Decoder
+from inference.backends.anthropic.reader import MessagesReader
 from inference.events import (
     Finish,
     ReasoningDelta,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import ProviderRejected
-from inference.backends.anthropic_request import messages_body
-from inference.backends.http import Client
-from inference.backends.http_failures import OptionNotImplemented
+from gateway_site.http_client.client import Client
+from gateway_site.http_client.failures import OptionNotImplemented
+from inference.backends.anthropic.request import messages_body
 from inference.events import (
     ImagePart,
     JsonSchema,

@@ -13,8 +13,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
 from gateway_site import env
-from inference import services, upstream_models
-from inference.backend_registry import credential_of
+from inference.backends.registry import credential_of
+from inference.catalog import services, upstream_models
 from inference.models import Backend, CatalogModel, Deployment
 from inference.tasks import probe_backends
 from organization.models import AuditEvent
@@ -380,7 +380,7 @@ def test_a_name_that_resolves_to_a_refused_address_is_not_asked(
     async def resolve(self: Any, host: str, port: int) -> list[str]:
         return ["0.0.0.0"]  # noqa: S104 - refused, and yet it would reach the server of this test
 
-    monkeypatch.setattr("inference.backends.addresses.SystemResolver.resolve", resolve)
+    monkeypatch.setattr("gateway_site.http_client.addresses.SystemResolver.resolve", resolve)
 
     with pytest.raises(CommandError):
         run("probe_backends")

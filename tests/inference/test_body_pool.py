@@ -14,8 +14,9 @@ from billing.models import Reservation
 from gateway_site.api.bodies import checkpoints
 from gateway_site.api.bodies.checkpoints import Stopped, checkpoint
 from gateway_site.api.errors import InvalidRequest, RateLimited, Unavailable
-from inference import body_pool, deployments, tokens
-from inference.body_pool import SMALL_BODY_BYTES, SMALL_BODY_NODES, BodyWork, FairPool
+from inference import tokenizer
+from inference.serving import body_pool, load_balancing
+from inference.serving.body_pool import SMALL_BODY_BYTES, SMALL_BODY_NODES, BodyWork, FairPool
 from tests.contract import assert_error
 from tests.inference.chat_cast import Gateway
 from tests.inference.chat_driver import Caller, run
@@ -171,7 +172,7 @@ def test_many_small_texts_do_not_pause_after_each(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(checkpoints, "BUSY_SECONDS", 0)
     monkeypatch.setattr(checkpoints.time, "sleep", pauses.append)
     with checkpoints.stopping(threading.Event()):
-        assert tokens.count_pieces(len, ["x"] * 20_000) == 20_000
+        assert tokenizer.count_pieces(len, ["x"] * 20_000) == 20_000
 
     assert 10 < len(pauses) < 200
 
@@ -182,9 +183,9 @@ def test_many_small_texts_do_not_pause_after_each(monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Counting that takes until it is stopped."""
-    asyncio.run(tokens.counter_ready("o200k_base"))  # which takes long the first time
+    asyncio.run(tokenizer.counter_ready("o200k_base"))  # which takes long the first time
     gate = Gate()
-    monkeypatch.setattr(tokens, "_count_prompt", gate.work)
+    monkeypatch.setattr(tokenizer, "_count_prompt", gate.work)
     return gate
 
 
@@ -202,7 +203,7 @@ def test_a_deadline_before_any_backend_was_asked_blames_none(
         assert stuck.stopped.wait(5)
         assert upstream.exchanges == []
     assert not Reservation.objects.exists()
-    assert not deployments._deployments._circuits
+    assert not load_balancing._deployments._circuits
 
 
 def test_a_client_that_disconnects_stops_the_work_on_its_body(gateway: Gateway, stuck: Gate) -> None:

@@ -10,10 +10,11 @@ from asgiref.sync import async_to_sync
 from cryptography.fernet import Fernet
 
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
-from inference import backend_registry, catalog, services
-from inference.backends.anthropic import AnthropicBackend
-from inference.backends.openai import OpenAIBackend
-from inference.catalog import FreshCache, ServedModel
+from inference.backends import registry
+from inference.backends.anthropic.backend import AnthropicBackend
+from inference.backends.openai_chat.backend import OpenAIBackend
+from inference.catalog import served_models, services
+from inference.catalog.served_models import FreshCache, ServedModel
 from inference.models import Backend, CatalogModel, Deployment
 from organization.models import Organization, Project
 from tests.conftest import SOMEONE, make_project_key
@@ -39,7 +40,7 @@ class Reader:
 
 
 def ask(model_id: str, key: Any) -> ServedModel:
-    return async_to_sync(catalog.served_model)(model_id, key)
+    return async_to_sync(served_models.served_model)(model_id, key)
 
 
 def test_it_works(key: Any) -> None:
@@ -125,13 +126,13 @@ def test_a_locked_model_is_for_those_who_passed(key: Any, rival_project: Project
 
 def test_it_asks_the_database_no_more_than_once_a_second(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make_served_model()
-    monkeypatch.setattr(catalog, "MAX_AGE_SECONDS", 3_600)
+    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 3_600)
     first = ask("simulator/echo", key)
     # As another process would: nothing tells this one.
     CatalogModel.objects.update(prompt_price_picousd=5)
 
     assert ask("simulator/echo", key) is first
-    monkeypatch.setattr(catalog, "MAX_AGE_SECONDS", 0)
+    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 0)
     assert ask("simulator/echo", key).price.prompt == 5
 
 
@@ -179,7 +180,7 @@ def test_a_reading_that_failed_is_not_remembered() -> None:
 
 
 def test_asking_for_what_nobody_has_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(served_models, "MAX_ENTRIES", 10)
     cache: FreshCache[int, int] = FreshCache(lambda number: number)
 
     for number in range(100):
@@ -190,7 +191,7 @@ def test_asking_for_what_nobody_has_does_not_fill_the_memory(monkeypatch: pytest
 
 def test_a_service_tells_its_own_process_at_once(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make_served_model()
-    monkeypatch.setattr(catalog, "MAX_AGE_SECONDS", 3_600)
+    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 3_600)
     assert ask("simulator/echo", key).price.prompt == 1_000
 
     make_model("simulator/echo", prompt_price_picousd=7)
@@ -199,7 +200,7 @@ def test_a_service_tells_its_own_process_at_once(key: Any, monkeypatch: pytest.M
 
 
 def test_a_backend_is_one_object_until_its_row_changes(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "MAX_AGE_SECONDS", 0)
+    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 0)
     model = make_model("m")
     deploy(model, make_backend("vllm", "openai", base_url="http://127.0.0.1:9/v1", credential="secret-1"))
 
@@ -219,8 +220,8 @@ def test_each_kind_of_backend_becomes_its_class() -> None:
         "server", "openai", base_url="http://10.0.0.1/v1", options={"server": "ollama", "lacks": ["seed"]}
     )
 
-    assert isinstance(backend_registry.live(row), AnthropicBackend)
-    assert {"seed", "logprobs"} <= backend_registry.live(server).lacks
+    assert isinstance(registry.live(row), AnthropicBackend)
+    assert {"seed", "logprobs"} <= registry.live(server).lacks
 
 
 def test_a_backend_that_cannot_be_used_leaves_the_others(key: Any, settings: Any) -> None:
@@ -242,11 +243,11 @@ def test_credentials_are_not_readable_in_the_database() -> None:
 
     assert row.credential_ciphertext
     assert b"very-secret" not in bytes(row.credential_ciphertext)
-    assert backend_registry.credential_of(row) == "very-secret"
+    assert registry.credential_of(row) == "very-secret"
 
 
 def test_rotated_encryption_keys_still_open_it(settings: Any) -> None:
     row = make_backend("vllm", "openai", base_url="http://127.0.0.1:9/v1", credential="very-secret")
     settings.ENCRYPTION_KEYS = [Fernet.generate_key().decode(), *settings.ENCRYPTION_KEYS]
 
-    assert backend_registry.credential_of(row) == "very-secret"
+    assert registry.credential_of(row) == "very-secret"

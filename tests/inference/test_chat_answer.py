@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from hypothesis import given
 
-from inference.dialects import chat, chat_prompt
-from inference.dialects.chat_response import ChatCompletion
+from inference.dialects.chat import dialect, parse
+from inference.dialects.chat.response import ChatCompletion
 from inference.events import (
     Event,
     Finish,
@@ -30,7 +30,7 @@ from tests.inference.chat_sdk import HEAD, read_json, replay
 
 
 def answer_to(events: Sequence[Any]) -> dict[str, Any]:
-    return json.loads(asyncio.run(chat.fold(replay(events), HEAD)))  # type: ignore[no-any-return]
+    return json.loads(asyncio.run(dialect.fold(replay(events), HEAD)))  # type: ignore[no-any-return]
 
 
 def test_it_works() -> None:
@@ -121,7 +121,7 @@ def test_prompt_logprobs_are_in_the_answer() -> None:
 
 @given(answers())
 def test_any_answer_has_the_documented_shape(events: list[Event]) -> None:
-    body = asyncio.run(chat.fold(replay(events), HEAD))
+    body = asyncio.run(dialect.fold(replay(events), HEAD))
 
     answer = msgspec.json.decode(body, type=ChatCompletion)
 
@@ -132,9 +132,9 @@ def test_any_answer_has_the_documented_shape(events: list[Event]) -> None:
 def test_a_message_can_be_sent_back_as_it_came(events: list[Event]) -> None:
     """The loop of every agent: append the answer to the conversation, ask again."""
     events = [event for event in events if type(event).__name__ not in ("RefusalDelta", "Annotation")]
-    completion = read_json(asyncio.run(chat.fold(replay(events), HEAD)))
+    completion = read_json(asyncio.run(dialect.fold(replay(events), HEAD)))
     messages = [choice.message.to_dict() for choice in completion.choices]
 
-    call = chat_prompt.parse(json.dumps({"model": "m", "messages": messages}).encode())
+    call = parse.parse(json.dumps({"model": "m", "messages": messages}).encode())
 
     assert [turn.content for turn in call.prompt.turns] == [message["content"] for message in messages]

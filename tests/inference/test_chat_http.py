@@ -9,9 +9,9 @@ import pytest
 from billing import services
 from billing.models import Reservation
 from billing.money import Quantities, cost, hold_amount
-from inference import catalog
+from inference.catalog import served_models
 from inference.models import CatalogModel
-from inference.tokens import AROUND_A_PROMPT, AROUND_A_TEXT, AROUND_A_TURN, counter
+from inference.tokenizer import AROUND_A_PROMPT, AROUND_A_TEXT, AROUND_A_TURN, counter
 from organization import services as organization_services
 from tests.client import exchange
 from tests.conftest import SOMEONE, make_admin_key, make_project_key
@@ -69,7 +69,7 @@ def test_the_stream_is_what_clients_read(gateway: Gateway) -> None:
 @BOTH
 def test_the_hold_and_the_charge_follow_the_prices(gateway: Gateway, stream: bool) -> None:
     model = gateway.simulate("echo", request_price_picousd=7_000)
-    price = catalog.price_of(CatalogModel.objects.get(pk=model.pk))
+    price = served_models.price_of(CatalogModel.objects.get(pk=model.pk))
     assert price is not None
 
     gateway.ask("echo", stream=stream, max_tokens=50, n=3)

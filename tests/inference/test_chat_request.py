@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects import chat_prompt
-from inference.dialects.chat_prompt import ChatCall
-from inference.dialects.chat_request import ChatCompletionRequest, ChatMessage
+from inference.dialects.chat import parse
+from inference.dialects.chat.parse import ChatCall
+from inference.dialects.chat.request import ChatCompletionRequest, ChatMessage
 from inference.events import JsonObject, JsonSchema, NamedTool, Prompt, Reasoning, Tool
 
 HELLO: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 
 
 def ask(**fields: Any) -> ChatCall:
-    return chat_prompt.parse(json.dumps({**HELLO, **fields}).encode())
+    return parse.parse(json.dumps({**HELLO, **fields}).encode())
 
 
 def prompt(**fields: Any) -> Prompt:
@@ -232,7 +232,7 @@ def test_a_required_field_is_missed_by_name(field: str) -> None:
     body = {name: value for name, value in HELLO.items() if name != field}
 
     with pytest.raises(InvalidRequest) as raised:
-        chat_prompt.parse(json.dumps(body).encode())
+        parse.parse(json.dumps(body).encode())
 
     assert raised.value.param == field
 
@@ -278,7 +278,7 @@ def test_storing_is_refused() -> None:
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"x"', b"1"])
 def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        chat_prompt.parse(body)
+        parse.parse(body)
 
 
 # --- What the fields mean -----------------------------------------------------------------------------

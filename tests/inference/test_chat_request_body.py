@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gateway_site.api.bodies import strict_json
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects import body, chat_prompt
+from inference.dialects import body
+from inference.dialects.chat import parse
 
 HELLO = '"model":"m","messages":[{"role":"user","content":"Hi"}]'
 
@@ -63,7 +64,7 @@ def test_a_doubtful_body_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest):
         body.loads(data)
     with pytest.raises(InvalidRequest):
-        chat_prompt.parse(data)
+        parse.parse(data)
 
 
 def test_nesting_as_deep_as_allowed_is_read() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects import chat_prompt
+from inference.dialects.chat import parse
 from inference.dialects.texts import texts_of
 from inference.events import ImagePart, OtherPart, Prompt, TextPart, ToolCall, Turn
 
@@ -18,7 +18,7 @@ PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()
 
 def read(*messages: Any, remote: bool = False, **fields: Any) -> Prompt:
     body = {"model": "m", "messages": messages, **fields}
-    return chat_prompt.parse(json.dumps(body).encode(), remote_images=remote).prompt
+    return parse.parse(json.dumps(body).encode(), remote_images=remote).prompt
 
 
 def turn(**message: Any) -> Turn:

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_site.api.errors import BackendFailed
-from inference.dialects import chat
-from inference.dialects.chat_head import Head
-from inference.dialects.chat_response import ChatCompletionChunk
-from inference.dialects.chat_stream import DONE
+from inference.dialects.chat import dialect
+from inference.dialects.chat.head import Head
+from inference.dialects.chat.response import ChatCompletionChunk
+from inference.dialects.chat.stream import DONE
 from inference.events import (
     Annotation,
     Event,
@@ -56,13 +56,13 @@ GOLDENS: list[tuple[str, Head, list[Any]]] = [
 
 def stream_of(events: Sequence[Any], head: Head = HEAD) -> bytes:
     async def collect() -> bytes:
-        return b"".join([record async for record in chat.records(replay(events), head)])
+        return b"".join([record async for record in dialect.records(replay(events), head)])
 
     return asyncio.run(collect())
 
 
 def body_of(events: Sequence[Any], head: Head = HEAD) -> bytes:
-    return asyncio.run(chat.fold(replay(events), head))
+    return asyncio.run(dialect.fold(replay(events), head))
 
 
 def payloads(stream: bytes) -> list[Any]:
@@ -93,7 +93,7 @@ def test_records_are_those_that_the_sdks_were_seen_to_accept(
 def test_a_stream_that_fails_ends_as_in_the_golden_one() -> None:
     golden = payloads((GOLDEN / "chat_error.sse").read_bytes())
 
-    written = payloads(stream_of(HELLO[:2])[: -len(DONE)] + chat.error_record(BackendFailed()))
+    written = payloads(stream_of(HELLO[:2])[: -len(DONE)] + dialect.error_record(BackendFailed()))
 
     assert written[:2] == golden[:2]
     assert golden[2]["error"].keys() <= written[2]["error"].keys()
@@ -101,7 +101,7 @@ def test_a_stream_that_fails_ends_as_in_the_golden_one() -> None:
 
 
 def test_an_error_under_way_is_raised_by_the_client() -> None:
-    stream = stream_of(HELLO[:2])[: -len(DONE)] + chat.error_record(BackendFailed())
+    stream = stream_of(HELLO[:2])[: -len(DONE)] + dialect.error_record(BackendFailed())
 
     with pytest.raises(openai.APIError) as raised:
         read_stream([stream])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.backends.connection import (
+from gateway_site.http_client.connection import (
     MAX_HEAD_BYTES,
     READ_BUFFER_BYTES,
     AnswerCut,

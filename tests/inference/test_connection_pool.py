@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from gateway_site.api.errors import BackendFailed, ProviderRejected
-from inference.backends import http
+from gateway_site.http_client import client as http
+from gateway_site.http_client.client import Client, Request, Timeouts
 from inference.backends.base import Dispatch, nothing_to_mark
-from inference.backends.http import Client, Request, Timeouts
 from tests.inference.raw_server import WHOLE, Peer, RawServer, always_whole
 
 HASTY = Timeouts(connect=1, first_byte=2, between_bytes=2, total=5)

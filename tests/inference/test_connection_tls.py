@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gateway_site.api.errors import BackendUnreachable
-from inference.backends import dialing
-from inference.backends.addresses import GuardedResolver
-from inference.backends.http import Client
+from gateway_site.http_client import dialing
+from gateway_site.http_client.addresses import GuardedResolver
+from gateway_site.http_client.client import Client
 from tests.inference.raw_server import RawServer
 from tests.inference.test_connection_pool import HASTY, STREAM, ask, run
 from tests.inference.test_dialing import Names

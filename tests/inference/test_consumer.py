@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from billing.ledger import Ledger, close_ledger
+from billing.ledger.ledger import Ledger, close_ledger
 from billing.models import Reservation
 from gateway_site.lifespan import Lifespan
-from inference import backend_registry, consumers, generation, pipeline
-from inference.backends.simulator import SimulatorBackend
-from inference.wire import PING
+from inference.backends import registry
+from inference.backends.simulator.backend import SimulatorBackend
+from inference.serving import consumers, request_task
+from inference.serving import generation as pipeline
+from inference.serving.response_sender import PING
 from tests.inference.chat_cast import HELLO, Gateway
 from tests.inference.chat_driver import Caller, run
 
@@ -22,16 +24,14 @@ BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
 
 def simulator() -> SimulatorBackend:
     """The one that the last request of this process was served by."""
-    (made,) = [
-        backend for _, backend in backend_registry._made.values() if isinstance(backend, SimulatorBackend)
-    ]
+    (made,) = [backend for _, backend in registry._made.values() if isinstance(backend, SimulatorBackend)]
     return made
 
 
 async def until_running() -> None:
     """Until the simulator is at work. It tells nobody, so it is looked at."""
     async with asyncio.timeout(5):
-        while not (backend_registry._made and simulator().running):  # noqa: ASYNC110
+        while not (registry._made and simulator().running):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -43,7 +43,7 @@ async def until_said(words: int) -> None:
 
 
 def heard() -> int:
-    for flight in generation.flights:
+    for flight in request_task.flights:
         if flight.generation is not None and flight.generation._meter.has_output:
             seen = flight.generation._meter.quantities()
             return 0 if seen is None else seen.completion
@@ -52,7 +52,7 @@ def heard() -> int:
 
 @pytest.fixture(autouse=True)
 def _fresh_backends() -> None:
-    backend_registry._made.clear()
+    registry._made.clear()
 
 
 def test_it_works(gateway: Gateway) -> None:
@@ -64,7 +64,7 @@ def test_it_works(gateway: Gateway) -> None:
         return caller.content
 
     assert run(story).endswith(b"data: [DONE]\n\n")
-    assert not generation.flights
+    assert not request_task.flights
 
 
 def test_the_head_of_a_stream_comes_with_its_first_record(gateway: Gateway) -> None:
@@ -303,7 +303,7 @@ def test_a_process_that_ends_says_so_and_settles(gateway: Gateway, stream: bool)
             await caller.until_records(3)
         else:
             await until_said(3)
-        await generation.stop_all()
+        await request_task.stop_all()
         await caller.ended()
         return caller
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import tokens
-from inference.token_counting import count_texts, pieces_of
+from inference import tokenizer
+from inference.serving.token_counting import count_texts, pieces_of
 
 # With what tiktoken counts, o200k_base and cl100k_base.
 CORPUS: list[tuple[str, int, int]] = [
@@ -43,13 +43,13 @@ WORDS = st.text(st.sampled_from("abcDEF 's.,!?\n\t 12'漢字かな。、é\"()[]
 
 @pytest.mark.parametrize(("text", "o200k", "cl100k"), CORPUS)
 def test_counts_are_tiktokens(text: str, o200k: int, cl100k: int) -> None:
-    assert count_texts(tokens.counter("o200k_base"), [text]) == o200k
-    assert count_texts(tokens.counter("cl100k_base"), [text]) == cl100k
+    assert count_texts(tokenizer.counter("o200k_base"), [text]) == o200k
+    assert count_texts(tokenizer.counter("cl100k_base"), [text]) == cl100k
 
 
 @pytest.mark.parametrize("vocabulary", ["o200k_base", "cl100k_base"])
 def test_a_long_text_comes_to_what_it_does_whole(vocabulary: str) -> None:
-    count = tokens.counter(vocabulary)
+    count = tokenizer.counter(vocabulary)
     long = "".join(text for text, _, _ in CORPUS) * 60
 
     assert len(list(pieces_of(long))) > 10
@@ -63,11 +63,11 @@ def test_pieces_are_cut_only_where_no_token_is(text: str) -> None:
     assert "".join(pieces) == text
     if max(map(len, pieces)) < 40:  # or there was no seam, and a token more is right as well
         for vocabulary in ("o200k_base", "cl100k_base"):
-            count = tokens.counter(vocabulary)
+            count = tokenizer.counter(vocabulary)
             assert sum(map(count, pieces)) == count(text)
 
 
 def test_what_has_no_seam_is_cut_all_the_same() -> None:
     pieces = list(pieces_of("0" * 1_000_000))
 
-    assert max(map(len, pieces)) <= 4 * tokens.SLICE_CHARACTERS
+    assert max(map(len, pieces)) <= 4 * tokenizer.SLICE_CHARACTERS

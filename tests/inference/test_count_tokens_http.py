@@ -13,12 +13,12 @@ import pytest
 from billing.models import Reservation
 from gateway_site.quickstart import llama_server
 from gateway_site.quickstart import local_model as keeper
-from inference import token_counting
-from inference.activity_writer import writer
-from inference.backends.anthropic import AnthropicBackend
+from inference.activity.writer import writer
+from inference.backends.anthropic.backend import AnthropicBackend
 from inference.models import Activity
-from inference.token_counting import count_texts
-from inference.tokens import CountTokens, counter
+from inference.serving import token_counting
+from inference.serving.token_counting import count_texts
+from inference.tokenizer import CountTokens, counter
 from organization import services as organization_services
 from tests.client import exchange
 from tests.conftest import SOMEONE, make_admin_key, make_project_key

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects.messages import CountCall, parse
+from inference.dialects.messages.parse import CountCall, parse
 
 PIXEL = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
 PDF = base64.b64encode(b"%PDF /Type /Pages /Type /Page x /Type/Page y").decode()

@@ -14,8 +14,8 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from gateway_site.database import row_writer
-from inference import activity_writer
-from inference.activity_writer import FIRST_TOKEN_MS, daily, gains_of
+from inference.activity import writer
+from inference.activity.writer import FIRST_TOKEN_MS, daily, gains_of
 from inference.models import Activity, DailyActivity
 from organization.models import Project, ProjectKey
 from tests.conftest import close_connections, make_project_key
@@ -61,7 +61,7 @@ def assert_sums_are_of_rows() -> None:
 
 
 def write(rows: Sequence[Activity]) -> None:
-    activity_writer._insert(rows)
+    writer._insert(rows)
 
 
 def test_it_works(gateway: Gateway) -> None:
@@ -69,7 +69,7 @@ def test_it_works(gateway: Gateway) -> None:
     for fields in ({}, {"stream": True}, {"n": 0}):
         gateway.ask("echo", **fields)
     gateway.ask("nothing")
-    activity_writer.writer.flush()
+    writer.writer.flush()
 
     sums = DailyActivity.objects.get(model="echo", api_key=gateway.key)
 
@@ -133,7 +133,7 @@ def test_after_a_commit_that_nobody_heard_of_nothing_is_counted_again(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection breaks between the commit and its answer: the writer cannot know, and tries again."""
-    insert, breaks = activity_writer._insert, [True]
+    insert, breaks = writer._insert, [True]
 
     def broken_once(rows: Sequence[Activity]) -> None:
         insert(rows)
@@ -207,7 +207,7 @@ def until_somebody_waits() -> None:
 WRITE_MANY = """
 import sys, django; django.setup()
 from inference.models import Activity
-from inference.activity_writer import _insert
+from inference.activity.writer import _insert
 import uuid
 from datetime import datetime, UTC
 from organization.models import ProjectKey

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from billing.money import Price
-from inference.catalog import ServedModel, Target
-from inference.deployments import FAILURES_TO_OPEN, OPEN_SECONDS, Deployments
+from inference.catalog.served_models import ServedModel, Target
+from inference.serving.load_balancing import FAILURES_TO_OPEN, OPEN_SECONDS, Deployments
 
 NOTHING: Any = None
 

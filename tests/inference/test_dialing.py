@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import BackendUnreachable
-from inference.backends import dialing
-from inference.backends.addresses import GuardedResolver
-from inference.backends.http import Client
+from gateway_site.http_client import dialing
+from gateway_site.http_client.addresses import GuardedResolver
+from gateway_site.http_client.client import Client
 from tests.inference.raw_server import RawServer
 from tests.inference.test_connection_pool import HASTY, ask, run
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway_site.api.errors import BackendFailed, BackendUnreachable, ProviderRejected, UnsupportedOption
 from inference.backends.base import require_options
-from inference.dialects.chat_prompt import _DEFAULTS
+from inference.dialects.chat.parse import _DEFAULTS
 from inference.events import MAX_TOKENS_REPORTED, Option, Prompt, Turn, Usage
 
 PROMPT = Prompt(model="m", turns=(Turn(role="user", content="Hi"),))

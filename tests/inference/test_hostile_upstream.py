@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from inference import backend_registry
-from inference.backends.http import Timeouts
-from inference.tokens import counter
+from gateway_site.http_client.client import Timeouts
+from inference.backends import registry
+from inference.tokenizer import counter
 from tests.client import Answer
 from tests.contract import assert_error
 from tests.inference.chat_cast import Gateway, records
@@ -50,7 +50,7 @@ def url() -> Iterator[str]:
 def test_an_attack_ends_in_good_form_and_in_time(
     gateway: Gateway, url: str, name: str, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend_registry.client, "timeouts", HASTY)
+    monkeypatch.setattr(registry.client, "timeouts", HASTY)
     settings.GATEWAY_DEADLINE_SECONDS = DEADLINE_SECONDS
     gateway.serve(name, url)
     started = time.monotonic()

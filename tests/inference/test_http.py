@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import BackendUnreachable, DeadlineExceeded, Unavailable
-from inference.backends.addresses import GuardedResolver, parse_base_url
+from gateway_site.http_client.addresses import GuardedResolver, parse_base_url
+from gateway_site.http_client.client import Client, Timeouts
 from inference.backends.base import nothing_to_mark
-from inference.backends.http import Client, Timeouts
-from inference.backends.openai import OpenAIBackend
+from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.events import TextDelta
 from tests.inference.faulty_harness import (
     CREDENTIAL,

@@ -13,8 +13,8 @@ from gateway_site.api.errors import (
     DeadlineExceeded,
     ProviderRejected,
 )
-from inference.backends.http import Timeouts
-from inference.backends.http_failures import OptionNotImplemented, shown_message
+from gateway_site.http_client.client import Timeouts
+from gateway_site.http_client.failures import OptionNotImplemented, shown_message
 from tests.inference.faulty_answers import PLAIN, SCRIPTS
 from tests.inference.faulty_harness import CREDENTIAL, hello, tell
 

@@ -11,8 +11,8 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from inference import services
-from inference.backend_registry import credential_of
+from inference.backends.registry import credential_of
+from inference.catalog import services
 from inference.models import Activity, Backend, CatalogModel, Deployment, PassedCheck
 from organization.models import AuditEvent, Organization
 from tests.conftest import SOMEONE

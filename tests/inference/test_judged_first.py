@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
+from policies.enforcement.judging import memory
 from policies.judges.quoted import QuotedJudge
-from policies.panel import memory
 from tests.inference.chat_cast import Gateway
 from tests.inference.faulty_upstream import FaultyUpstream, upstream_in_thread
 from tests.inference.test_policies_http import SAID, USER, ask, publish

@@ -15,14 +15,14 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from billing.models import Account
+from gateway_site.http_client.addresses import parse_base_url
+from gateway_site.http_client.client import Client
 from gateway_site.quickstart import demo, llama_server
 from gateway_site.quickstart import local_model as keeper
 from gateway_site.quickstart.local_model import LocalModel
 from gateway_site.server import serve
-from inference.backends.addresses import parse_base_url
 from inference.backends.base import nothing_to_mark
-from inference.backends.http import Client
-from inference.backends.openai import OpenAIBackend
+from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.events import Event, Finish, Prompt, Sampling, TextDelta, TextPart, Turn, Usage
 from inference.models import Backend, CatalogModel, Deployment
 from organization.models import AuditEvent, Project, ProjectKey

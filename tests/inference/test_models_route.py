@@ -10,7 +10,7 @@ from django.utils import timezone
 from openai import OpenAI
 
 from billing.money import parse_price
-from inference import services
+from inference.catalog import services
 from inference.models import Backend, CatalogModel
 from organization.models import Organization, Project
 from tests.client import Answer, ApiClient, exchange

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
-from inference.backends.openai_chunks import ChatReader
-from inference.backends.sse import Decoder
+from gateway_site.http_client.sse import Decoder
+from inference.backends.openai_chat.reader import ChatReader
 from inference.events import (
     Annotation,
     Finish,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from inference.backends.addresses import parse_base_url
-from inference.backends.http import Client
-from inference.backends.http_failures import OptionNotImplemented
-from inference.backends.openai import OpenAIBackend
-from inference.backends.openai_request import SERVERS, chat_body
+from gateway_site.http_client.addresses import parse_base_url
+from gateway_site.http_client.client import Client
+from gateway_site.http_client.failures import OptionNotImplemented
+from inference.backends.openai_chat.backend import OpenAIBackend
+from inference.backends.openai_chat.request import SERVERS, chat_body
 from inference.events import (
     CacheHints,
     ImagePart,

@@ -15,14 +15,9 @@ import pytest
 
 from billing.models import Reservation
 from billing.money import Price, Quantities, cost
-from inference import backend_registry
-from inference.backends.http import Timeouts
-from inference.tokens import (
-    LIKELY_AROUND_A_PROMPT,
-    LIKELY_AROUND_A_TURN,
-    LIKELY_BYTES_IN_A_TOKEN,
-    counter,
-)
+from gateway_site.http_client.client import Timeouts
+from inference.backends import registry
+from inference.tokenizer import LIKELY_AROUND_A_PROMPT, LIKELY_AROUND_A_TURN, LIKELY_BYTES_IN_A_TOKEN, counter
 from tests.client import Answer
 from tests.contract import assert_error
 from tests.inference.catalog_cast import PRICES
@@ -155,7 +150,7 @@ def upstream() -> Iterator[FaultyUpstream]:
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_registry.client, "timeouts", HASTY)
+    monkeypatch.setattr(registry.client, "timeouts", HASTY)
 
 
 @BOTH
@@ -290,7 +285,7 @@ def test_the_deadline_before_any_answer(
     gateway: Gateway, upstream: FaultyUpstream, settings: Any, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     settings.GATEWAY_DEADLINE_SECONDS = 1
-    monkeypatch.setattr(backend_registry.client, "timeouts", Timeouts())
+    monkeypatch.setattr(registry.client, "timeouts", Timeouts())
     gateway.serve("hang_before_headers", upstream.url)
     started = time.monotonic()
 

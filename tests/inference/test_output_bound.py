@@ -46,7 +46,7 @@ def test_an_answer_without_end_is_cut_soon_after_its_bound(
 ) -> None:
     gateway.serve("endless", upstream.url, tokenizer="o200k_base")
 
-    with caplog.at_level(logging.WARNING, "inference.pipeline"):
+    with caplog.at_level(logging.WARNING, "inference.serving.generation"):
         text, reasons = answered(gateway, "endless", stream=stream)
 
     assert reasons == {"length"}

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from inference import catalog, deployments
-from inference.activity_writer import writer
+from inference.activity.writer import writer
+from inference.catalog import served_models
 from inference.models import Activity
+from inference.serving import load_balancing
 from organization.models import Project
 from tests.contract import assert_error
 from tests.inference.catalog_cast import deploy, make_backend, make_model
@@ -29,7 +30,7 @@ def upstream() -> Iterator[FaultyUpstream]:
 
 @pytest.fixture(autouse=True)
 def _closed_circuits() -> None:
-    deployments._deployments._circuits.clear()
+    load_balancing._deployments._circuits.clear()
 
 
 def make_pair(first: str) -> None:
@@ -91,7 +92,7 @@ def test_when_all_fail_the_last_ones_error_is_told(gateway: Gateway) -> None:
 def test_a_deployment_that_fails_is_asked_last_for_a_while(gateway: Gateway) -> None:
     make_pair("fails-500")
 
-    for _ in range(deployments.FAILURES_TO_OPEN):
+    for _ in range(load_balancing.FAILURES_TO_OPEN):
         gateway.ask("pair")
     gateway.ask("pair")
 
@@ -103,7 +104,7 @@ def test_a_deployment_that_fails_is_asked_last_for_a_while(gateway: Gateway) -> 
 def test_a_clients_own_fault_does_not_count_against_a_deployment(gateway: Gateway) -> None:
     make_pair("fails-rejected")
 
-    for _ in range(deployments.FAILURES_TO_OPEN + 1):
+    for _ in range(load_balancing.FAILURES_TO_OPEN + 1):
         assert gateway.ask("pair").status == 422
 
 
@@ -119,7 +120,7 @@ def ask_upstream(gateway: Gateway, upstream: FaultyUpstream, **options: Any) -> 
         options={"server": "openai"},
     )
     deploy(make_model("ok", **COLUMNS), backend)
-    catalog.forget()
+    served_models.forget()
     assert gateway.ask("ok", **options).status == 200
     return upstream.last.body
 

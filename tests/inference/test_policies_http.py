@@ -21,12 +21,12 @@ from inference.events import (
     Usage,
     WebSearch,
 )
-from inference.policing import text_of
+from inference.serving.policy_checks import text_of
 from organization.models import Organization
 from policies import services
+from policies.enforcement.judging import memory
 from policies.models import Policy, Verdict
-from policies.panel import memory
-from policies.verdict_writer import writer as verdicts
+from policies.verdicts.writer import writer as verdicts
 from tests.client import Answer, exchange
 from tests.conftest import SOMEONE
 from tests.contract import assert_error

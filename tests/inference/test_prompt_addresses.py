@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects import chat_prompt, messages, responses
+from inference.dialects.chat import parse as chat_prompt
+from inference.dialects.messages import parse as messages
+from inference.dialects.responses import dialect
 
 METADATA = "http://169.254.169.254/latest"
 IMAGE = {"type": "image_url", "image_url": {"url": METADATA}}
@@ -24,7 +26,7 @@ def chat(*, remote: bool = False, **fields: Any) -> Any:
 
 def respond(**fields: Any) -> Any:
     raw = json.dumps({"model": "m", "input": "Hi", **fields}).encode()
-    return responses.parse(raw, organization_id=uuid.uuid4(), remote_images=False)
+    return dialect.parse(raw, organization_id=uuid.uuid4(), remote_images=False)
 
 
 def count(**fields: Any) -> Any:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from inference.dialects.responses_result import ResponseObject
+from inference.dialects.responses.response import ResponseObject
 from inference.events import Event, Finish, ReasoningDelta, TextDelta, TokenLogprob, TopLogprob, Usage
 from tests.inference.responses_events import answers
 from tests.inference.responses_sdk import HEAD, asked, body_of, read_json

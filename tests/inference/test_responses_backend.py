@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
+from gateway_site.http_client.addresses import parse_base_url
+from gateway_site.http_client.client import Client
+from gateway_site.http_client.sse import Decoder
 from gateway_site.quickstart import llama_server
 from gateway_site.quickstart import local_model as keeper
 from gateway_site.quickstart.local_model import LocalModel
-from inference.backends.addresses import parse_base_url
 from inference.backends.base import nothing_to_mark
-from inference.backends.http import Client
-from inference.backends.openai_responses import OpenAIResponsesBackend
-from inference.backends.responses_events import ResponsesReader
-from inference.backends.sse import Decoder
+from inference.backends.openai_responses.backend import OpenAIResponsesBackend
+from inference.backends.openai_responses.reader import ResponsesReader
 from inference.events import (
     Annotation,
     Event,

@@ -8,14 +8,15 @@ import pytest
 from django.core.management import CommandError
 
 from gateway_site.api.errors import InvalidRequest
-from inference import backend_registry, services
-from inference.backends.addresses import parse_base_url
-from inference.backends.http import Client
-from inference.backends.http_failures import OptionNotImplemented
-from inference.backends.openai import OpenAIBackend
-from inference.backends.openai_request import SERVERS
-from inference.backends.openai_responses import OpenAIResponsesBackend
-from inference.backends.responses_request import responses_body
+from gateway_site.http_client.addresses import parse_base_url
+from gateway_site.http_client.client import Client
+from gateway_site.http_client.failures import OptionNotImplemented
+from inference.backends import registry
+from inference.backends.openai_chat.backend import OpenAIBackend
+from inference.backends.openai_chat.request import SERVERS
+from inference.backends.openai_responses.backend import OpenAIResponsesBackend
+from inference.backends.openai_responses.request import responses_body
+from inference.catalog import services
 from inference.events import (
     ImagePart,
     JsonObject,
@@ -30,7 +31,7 @@ from inference.events import (
     Turn,
 )
 from inference.models import Backend
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from tests.inference.faulty_harness import hello
 from tests.organization.test_commands import run
 
@@ -205,7 +206,7 @@ def test_a_row_says_which_api(api: str, kind: type) -> None:
         actor=Actor.command("test"),
     )
 
-    backend = backend_registry.live(row)
+    backend = registry.live(row)
 
     assert type(backend) is kind
     assert ("seed" in backend.lacks) == (api == "responses")

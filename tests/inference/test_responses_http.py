@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from inference.backends.simulator import SimulatorBackend
+from inference.backends.simulator.backend import SimulatorBackend
 from inference.events import Prompt
-from inference.tokens import counter
+from inference.tokenizer import counter
 from organization.models import Project
 from tests.conftest import make_admin_key, make_project_key
 from tests.contract import assert_error

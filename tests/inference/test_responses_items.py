@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects import responses_prompt
+from inference.dialects.responses import parse
 from inference.events import Event, ImagePart, OtherPart, TextPart, ToolCall, Turn
 from tests.inference.responses_events import answers
 from tests.inference.responses_sdk import HEAD, asked, body_of, read_json
@@ -109,7 +109,7 @@ def test_what_was_not_sealed_here_is_refused() -> None:
     body = json.dumps({"model": "m", "input": [USER, THOUGHT, SAID]}).encode()
 
     with pytest.raises(InvalidRequest) as raised:
-        responses_prompt.parse(body, unseal=unseal)
+        parse.parse(body, unseal=unseal)
 
     assert raised.value.param == "input[1].encrypted_content"
 
@@ -164,8 +164,8 @@ def test_an_address_goes_out_only_where_the_deployment_lets_it() -> None:
     body = json.dumps({"model": "m", "input": [{"role": "user", "content": [image]}]}).encode()
 
     with pytest.raises(InvalidRequest) as raised:
-        responses_prompt.parse(body, unseal=str)
-    allowed = responses_prompt.parse(body, unseal=str, remote_images=True)
+        parse.parse(body, unseal=str)
+    allowed = parse.parse(body, unseal=str, remote_images=True)
 
     assert raised.value.param == "input[0].content[0].image_url"
     assert allowed.prompt.images == 1

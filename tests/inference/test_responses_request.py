@@ -7,8 +7,8 @@ from typing import Any, get_args
 import pytest
 
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects.responses_request import Include, ServiceTier
-from inference.dialects.responses_tools import WEB_SEARCH_TYPES
+from inference.dialects.responses.request import Include, ServiceTier
+from inference.dialects.responses.tools import WEB_SEARCH_TYPES
 from inference.events import JsonObject, JsonSchema, NamedTool, Option, Tool, Turn
 from tests.inference.responses_sdk import asked
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
-from inference.dialects.responses_seal import seal, unseal
+from inference.dialects.responses.encrypted_reasoning import seal, unseal
 
 OURS, THEIRS = uuid.uuid4(), uuid.uuid4()
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from openai.lib.streaming.responses._responses import ResponseStreamState
 
 from gateway_site.api.errors import BackendBusy, BackendFailed
-from inference.dialects import responses
-from inference.dialects.responses_stream import ResponseHead, ResponseWriter
+from inference.dialects.responses import dialect
+from inference.dialects.responses.stream import ResponseHead, ResponseWriter
 from inference.events import (
     Annotation,
     Event,
@@ -81,7 +81,7 @@ GOLDENS: list[tuple[str, ResponseHead, list[Any]]] = [
 def failed_stream(events: list[Any], error: Any) -> bytes:
     writer = ResponseWriter(HEAD)
     begun = b"".join(writer.write(event) for event in events)
-    return begun + responses.error_record(writer, error)
+    return begun + dialect.error_record(writer, error)
 
 
 def test_it_works() -> None:

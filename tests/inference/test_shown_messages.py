@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from inference.backends.http_failures import MAX_MESSAGE_CHARACTERS, shown_message
+from gateway_site.http_client.failures import MAX_MESSAGE_CHARACTERS, shown_message
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 

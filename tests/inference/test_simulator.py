@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_site.api.errors import ProviderRejected, UnsupportedOption
-from inference import tokens
+from inference import tokenizer
 from inference.backends.base import Backend, require_options
-from inference.backends.simulator import SimulatorBackend
-from inference.dialects.chat_fold import ChatFold
-from inference.dialects.chat_response import ChatCompletion
+from inference.backends.simulator.backend import SimulatorBackend
+from inference.dialects.chat.fold import ChatFold
+from inference.dialects.chat.response import ChatCompletion
 from inference.events import ReasoningDelta, TextDelta, Usage
 from tests.inference.chat_sdk import HEAD
 from tests.inference.simulator_call import SAID, Call, count_words, make
@@ -48,7 +48,7 @@ def test_it_is_a_backend() -> None:
 
 
 def test_usage_is_what_a_tokenizer_counts_of_the_whole_answer() -> None:
-    count = tokens.counter("o200k_base")
+    count = tokenizer.counter("o200k_base")
     asked = '# Title\n\n| a | b |\n|---|---|\n  - it\'s 12345,  "quoted" 日本語。\n\n\n```py\nx = {1: 2}\n```'
 
     events = Call("echo", count=count, said=asked).run().events

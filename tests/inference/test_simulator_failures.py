@@ -18,9 +18,9 @@ from gateway_site.api.errors import (
     ProviderRejected,
     UnsupportedOption,
 )
-from inference.backends import simulator
 from inference.backends.base import nothing_to_mark
-from inference.backends.simulator import SimulatorBackend
+from inference.backends.simulator import backend as simulator
+from inference.backends.simulator.backend import SimulatorBackend
 from inference.events import Event, Finish, TextDelta, Usage
 from tests.inference.simulator_call import SAID, Call, count_words, make
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_site.api.errors import ProviderRejected
-from inference.backends.simulator_schema import instance_of
+from inference.backends.simulator.schema_instance import instance_of
 
 SCHEMAS: list[dict[str, Any]] = [
     {},

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.backends.sse import Decoder, Record, StreamTooLarge
+from gateway_site.http_client.sse import Decoder, Record, StreamTooLarge
 
 LINE_ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
 TEXT = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)

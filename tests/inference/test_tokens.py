@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inference import tokens
+from inference import tokenizer
 from inference.dialects.texts import texts_of
 from inference.events import ImagePart, Prompt, TextPart, Tool, Turn
 
@@ -17,13 +17,13 @@ def prompt(said: str = "Hello there", **fields: Any) -> Prompt:
     return Prompt(model="m", turns=(Turn(role="user", content=said),), **fields)
 
 
-def size(asked: Prompt, vocabulary: str = "o200k_base") -> tokens.PromptSize:
-    return asyncio.run(tokens.size_of(asked, vocabulary))
+def size(asked: Prompt, vocabulary: str = "o200k_base") -> tokenizer.PromptSize:
+    return asyncio.run(tokenizer.size_of(asked, vocabulary))
 
 
-@pytest.mark.parametrize("vocabulary", tokens.VOCABULARIES)
+@pytest.mark.parametrize("vocabulary", tokenizer.VOCABULARIES)
 def test_every_vocabulary_counts(vocabulary: str) -> None:
-    count = tokens.counter(vocabulary)
+    count = tokenizer.counter(vocabulary)
 
     assert 2 <= count("Hello there") <= 4
     assert count("") == 0
@@ -31,26 +31,26 @@ def test_every_vocabulary_counts(vocabulary: str) -> None:
 
 def test_counts_that_are_known() -> None:
     # From the tokenizers' own documentation.
-    assert tokens.counter("cl100k_base")("tiktoken is great!") == 6
-    assert tokens.counter("o200k_base")("antidisestablishmentarianism") == 6
+    assert tokenizer.counter("cl100k_base")("tiktoken is great!") == 6
+    assert tokenizer.counter("o200k_base")("antidisestablishmentarianism") == 6
 
 
 def test_marks_of_a_template_in_a_text_are_text() -> None:
-    assert tokens.counter("o200k_base")("<|endoftext|>") > 1
+    assert tokenizer.counter("o200k_base")("<|endoftext|>") > 1
 
 
 def test_a_vocabulary_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="klingon"):
-        tokens.counter("klingon")
+        tokenizer.counter("klingon")
 
 
 @pytest.mark.parametrize("said", ["plain", "wörter", "日本語のテキスト", "😀" * 20, "\x00\n\t "])
 def test_bytes_are_never_fewer_than_tokens(said: str) -> None:
     upper = size(prompt(said), "").upper
 
-    assert tokens.counter("")(said) == len(said.encode())
-    for vocabulary in tokens.VOCABULARIES:
-        assert tokens.counter(vocabulary)(said) <= upper
+    assert tokenizer.counter("")(said) == len(said.encode())
+    for vocabulary in tokenizer.VOCABULARIES:
+        assert tokenizer.counter(vocabulary)(said) <= upper
 
 
 def test_all_that_a_model_reads_is_counted() -> None:
@@ -58,7 +58,7 @@ def test_all_that_a_model_reads_is_counted() -> None:
     plain, with_tool = size(prompt()), size(prompt(tools=(tool,)))
 
     assert with_tool.likely > plain.likely
-    assert with_tool.upper > plain.upper + tokens.AROUND_TOOLS
+    assert with_tool.upper > plain.upper + tokenizer.AROUND_TOOLS
 
 
 def test_an_image_is_held_for_and_its_data_is_not_counted() -> None:
@@ -66,7 +66,7 @@ def test_an_image_is_held_for_and_its_data_is_not_counted() -> None:
     seen = Prompt(model="m", turns=(Turn(role="user", content=(TextPart("Look"), picture)),), images=1)
     unseen = Prompt(model="m", turns=(Turn(role="user", content=(TextPart("Look"),)),))
 
-    assert size(seen).upper == size(unseen).upper + tokens.IN_AN_IMAGE
+    assert size(seen).upper == size(unseen).upper + tokenizer.IN_AN_IMAGE
     assert size(seen).likely == size(unseen).likely
 
 
@@ -79,18 +79,18 @@ def test_upper_is_never_less_than_likely() -> None:
 def test_a_long_text_is_counted_beside_the_loop_and_nearly_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "The quick brown fox jumps over the lazy dog. " * 2_000
     threads: set[str] = set()
-    count = tokens.count_pieces
+    count = tokenizer.count_pieces
 
     def watched(*args: Any) -> int:
         threads.add(threading.current_thread().name)
         return count(*args)
 
-    monkeypatch.setattr(tokens, "count_pieces", watched)
+    monkeypatch.setattr(tokenizer, "count_pieces", watched)
     counted = size(prompt(said)).likely
 
     assert threads
     assert threading.main_thread().name not in threads
-    exact = tokens.counter("o200k_base")(said)
+    exact = tokenizer.counter("o200k_base")(said)
     assert exact <= counted <= exact * 1.01 + 10
 
 
@@ -104,23 +104,23 @@ def test_a_short_text_costs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_simulator_never_counts_more_than_is_held_for() -> None:
     asked = prompt("Hello, wörld! " * 50, tools=(Tool("f", "g", {"a": [1, 2, {"b": "c"}]}),))
 
-    assert sum(map(tokens.counter("o200k_base"), texts_of(asked))) <= size(asked).upper
+    assert sum(map(tokenizer.counter("o200k_base"), texts_of(asked))) <= size(asked).upper
 
 
 def test_requests_that_come_at_once_load_a_vocabulary_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens._encoder.cache_clear()
-    monkeypatch.setattr(tokens, "_ready", {})
+    tokenizer._encoder.cache_clear()
+    monkeypatch.setattr(tokenizer, "_ready", {})
     loaded = []
-    original = tokens.splintr.Tokenizer.from_pretrained
+    original = tokenizer.splintr.Tokenizer.from_pretrained
 
     def load(vocabulary: str) -> Any:
         loaded.append(vocabulary)
         return original(vocabulary)
 
-    monkeypatch.setattr(tokens.splintr, "Tokenizer", type("Tokenizer", (), {"from_pretrained": load}))
+    monkeypatch.setattr(tokenizer.splintr, "Tokenizer", type("Tokenizer", (), {"from_pretrained": load}))
 
     async def come_at_once() -> None:
-        await asyncio.gather(*(tokens.size_of(prompt(), "mistral_v3") for _ in range(8)))
+        await asyncio.gather(*(tokenizer.size_of(prompt(), "mistral_v3") for _ in range(8)))
 
     asyncio.run(come_at_once())
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from inference.backends.http import SLICE_BYTES, Client, Timeouts
-from inference.backends.turns import Turns
+from gateway_site.http_client.client import SLICE_BYTES, Client, Timeouts
+from gateway_site.http_client.turns import Turns
 from tests.inference.faulty_harness import hello, openai_backend
 from tests.inference.hostile_answers import flood, flood_in_chunks, word
 from tests.inference.raw_server import Peer, RawServer

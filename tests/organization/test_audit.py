@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import DatabaseError, transaction
 
-from organization import audit
+from organization.audit import trail
 from organization.models import AuditEvent, Organization
 from tests.conftest import SOMEONE
 
@@ -24,7 +24,7 @@ def test_an_event_goes_with_the_change_that_it_tells_of(acme: Organization) -> N
     before = AuditEvent.objects.count()
 
     with transaction.atomic():
-        audit.record(SOMEONE, "test", acme, organization=acme)
+        trail.record(SOMEONE, "test", acme, organization=acme)
         transaction.set_rollback(True)
 
     assert AuditEvent.objects.count() == before

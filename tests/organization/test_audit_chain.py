@@ -14,7 +14,8 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
-from organization import audit, audit_chain
+from organization.audit import chain
+from organization.audit import trail as audit
 from organization.models import AuditChainHead, AuditEvent, AuditLink, Organization
 from organization.tasks import verify_audit_trail
 from tests.conftest import SOMEONE, close_connections
@@ -41,7 +42,7 @@ def trail(acme: Organization) -> list[AuditEvent]:
 
 
 def problems() -> list[tuple[str, int]]:
-    return [(problem.kind, problem.event_id) for problem in audit_chain.verify().problems]
+    return [(problem.kind, problem.event_id) for problem in chain.verify().problems]
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def by_hand() -> Iterator[Any]:
 
 
 def test_what_the_gateway_wrote_is_whole(trail: list[AuditEvent]) -> None:
-    found = audit_chain.verify()
+    found = chain.verify()
 
     assert (found.linked, found.pending, found.problems) == (len(trail), 0, [])
     assert list(AuditLink.objects.order_by("number").values_list("event_id", flat=True)) == [
@@ -83,7 +84,7 @@ def test_a_changed_event_is_named_though_all_digests_were_made_anew(trail: list[
         cursor.execute(f"UPDATE {EVENT} SET actor_label = 'FORGED' WHERE id = %s", [trail[1].pk])
         digest = AuditLink.objects.get(event_id=trail[0].pk).digest
         for number, event in enumerate(AuditEvent.objects.order_by("pk")[1:], 2):
-            digest = audit_chain._link_digest(digest, number, event)  # no key is needed for that
+            digest = chain._link_digest(digest, number, event)  # no key is needed for that
             cursor.execute(f"UPDATE {LINK} SET digest = %s WHERE number = %s", [digest, number])
         cursor.execute(f"UPDATE {HEAD} SET digest = %s", [digest])
     assert problems() == [("changed", trail[1].pk)]
@@ -175,7 +176,7 @@ def test_an_event_that_was_rolled_back_has_no_link(trail: list[AuditEvent], acme
         audit.record(SOMEONE, "test", acme, organization=acme)
         transaction.set_rollback(True)
 
-    assert audit_chain.verify().linked == len(trail)
+    assert chain.verify().linked == len(trail)
     assert problems() == []
 
 
@@ -187,12 +188,12 @@ def test_a_link_that_failed_is_made_up_for_with_the_next(trail: list[AuditEvent]
 
     with connection.execute_wrapper(fail):
         audit.record(SOMEONE, "test", acme, organization=acme)
-    found = audit_chain.verify()
+    found = chain.verify()
     assert (found.linked, found.pending, found.problems) == (len(trail), 1, [])
 
     audit.record(SOMEONE, "test", acme, organization=acme)
 
-    found = audit_chain.verify()
+    found = chain.verify()
     assert (found.linked, found.pending, found.problems) == (len(trail) + 2, 0, [])
 
 
@@ -212,7 +213,7 @@ def test_writers_at_the_same_time_make_one_chain(trail: list[AuditEvent], acme: 
     for writer in writers:
         writer.join(30)
 
-    found = audit_chain.verify()
+    found = chain.verify()
     assert (found.linked, found.pending, found.problems) == (len(trail) + 40, 0, [])
 
 
@@ -237,15 +238,15 @@ def test_a_database_with_events_is_migrated(acme: Organization) -> None:
             cursor.execute(f"DELETE FROM {LINK}")
         apps = MigrationExecutor(connection).migrate(before).apps
         old = apps.get_model("organization", "AuditEvent")
-        for number in range(audit_chain.BATCH + 5):
+        for number in range(chain.BATCH + 5):
             old.objects.create(
                 actor_kind="staff", actor_id="1", action=f"old {number}", details={"n": number}
             )
     finally:
         MigrationExecutor(connection).migrate(latest)
 
-    found = audit_chain.verify()
-    assert (found.linked, found.problems) == (audit_chain.BATCH + 6, [])
+    found = chain.verify()
+    assert (found.linked, found.problems) == (chain.BATCH + 6, [])
     with by_hand() as cursor:
         cursor.execute(f"UPDATE {EVENT} SET actor_id = '2' WHERE action = 'old 3'")
     assert problems() == [("changed", AuditEvent.objects.get(action="old 3").pk)]

@@ -9,9 +9,9 @@ import pytest
 
 from organization.models import Organization
 from policies import services
-from policies.epochs import reader
+from policies.enforcement.publication_cache import reader
 from policies.models import Policy, Verdict
-from policies.verdict_writer import writer
+from policies.verdicts.writer import writer
 from tests.conftest import SOMEONE
 
 PHRASE = "internal only"

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from policies.attachment import AttachedVersion
-from policies.gate import Gate
+from policies.enforcement.attachment import AttachedVersion
+from policies.enforcement.request_policies import Gate
 from policies.judges import Inconclusive, Judge
 from policies.judges.quoted import QuotedJudge
 from tests.policies.conftest import RULE

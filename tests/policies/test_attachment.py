@@ -16,13 +16,13 @@ from django.db import connection
 from gateway_site.api.errors import PolicyNotFound, PolicyViolation, Unavailable
 from organization.models import Organization, Project
 from policies import services
-from policies.attachment import Snapshot
-from policies.background import background
-from policies.epochs import SnapshotReader
-from policies.gate import Gate
+from policies.enforcement.attachment import Snapshot
+from policies.enforcement.background_judging import background
+from policies.enforcement.publication_cache import SnapshotReader
+from policies.enforcement.request_policies import Gate
 from policies.judges.quoted import QuotedJudge
 from policies.models import Policy, Verdict
-from policies.verdict_writer import writer
+from policies.verdicts.writer import writer
 from tests.conftest import SOMEONE
 from tests.live import ROOT
 from tests.policies.conftest import PHRASE, make_policy, make_published

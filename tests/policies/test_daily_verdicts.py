@@ -13,9 +13,9 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from organization.models import Organization, Project
-from policies import verdict_writer, verdicts
 from policies.models import DailyVerdicts, Policy, PolicyVersion, Verdict
-from policies.verdict_writer import daily
+from policies.verdicts import records, writer
+from policies.verdicts.writer import daily
 from tests.conftest import close_connections
 from tests.policies.conftest import make_published
 
@@ -54,7 +54,7 @@ def assert_sums_are_of_rows() -> None:
 
 
 def write(*rows: Verdict) -> None:
-    verdict_writer._insert(rows)
+    writer._insert(rows)
 
 
 def test_it_works(published: Policy, project: Project) -> None:
@@ -118,7 +118,7 @@ def test_the_sums_outlive_the_verdicts(published: Policy, project: Project) -> N
     )
     before = kept()
 
-    assert verdicts.prune_verdicts() == 1
+    assert records.prune_verdicts() == 1
 
     assert not Verdict.objects.exists()
     assert kept() == before

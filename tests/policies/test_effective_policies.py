@@ -9,7 +9,8 @@ import pytest
 from gateway_site.api.errors import PolicyNotFound
 from organization import services as organization_services
 from organization.models import Organization, Project
-from policies import attachment, services
+from policies import services
+from policies.enforcement import attachment
 from policies.models import Policy
 from tests.client import Answer, ApiClient
 from tests.conftest import SOMEONE

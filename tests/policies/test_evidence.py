@@ -16,11 +16,12 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from organization.models import AuditEvent, Organization, Project
-from policies import backtest, services, verdicts
+from policies import backtest, services
 from policies.backtest import Case, Scored
 from policies.models import Policy, Verdict
 from policies.tasks import prune_verdicts
-from policies.verdict_writer import writer
+from policies.verdicts import records
+from policies.verdicts.writer import writer
 from tests.conftest import SOMEONE
 from tests.policies.conftest import PHRASE, make_policy
 
@@ -189,7 +190,7 @@ def test_each_threshold_shows_what_it_would_have_blocked(published: Policy, proj
     scores = [0.04, 0.2, 0.55, 0.55, 0.91, 0.999, None]
     Verdict.objects.bulk_create([verdict(published, project, score) for score in scores])
 
-    found = verdicts.evidence_of(published)
+    found = records.evidence_of(published)
 
     assert (found.conclusive, found.inconclusive) == (6, 1)
     assert dict(found.blocked) == {
@@ -209,7 +210,7 @@ def test_each_threshold_shows_what_it_would_have_blocked(published: Policy, proj
 
 
 def test_a_policy_without_verdicts_has_none(policy: Policy) -> None:
-    assert verdicts.evidence_of(policy).conclusive == 0
+    assert records.evidence_of(policy).conclusive == 0
 
 
 def test_old_verdicts_are_forgotten(published: Policy, project: Project) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from gateway_site.api import envelope
 from gateway_site.api.errors import ApiError, JudgeUnavailable, PolicyViolation
-from policies.attachment import AttachedVersion
-from policies.background import background, leave
+from policies.enforcement.attachment import AttachedVersion
+from policies.enforcement.background_judging import background, leave
 from policies.judges import Judge
 from policies.judges.logprob import LogprobJudge
 from policies.judges.quoted import QuotedJudge
@@ -267,7 +267,7 @@ def test_what_was_not_known_is_asked_again() -> None:
 
 
 def test_many_monitored_texts_do_not_pile_up(monkeypatch: Any) -> None:
-    monkeypatch.setattr("policies.background.MAX_CHARACTERS", 10)
+    monkeypatch.setattr("policies.enforcement.background_judging.MAX_CHARACTERS", 10)
 
     check(version(mode="monitoring"), text="x" * 11)
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway_site.api.errors import ApiError, BackendFailed, JudgeUnavailable, PolicyViolation
-from policies.attachment import AttachedVersion
-from policies.background import background
-from policies.guard import Transcript, guarded, released_after
+from policies.enforcement.answer_filter import Transcript, guarded, released_after
+from policies.enforcement.attachment import AttachedVersion
+from policies.enforcement.background_judging import background
+from policies.enforcement.judging import memory
 from policies.judges import Judge
-from policies.panel import memory
 from tests.policies.conftest import PHRASE, noted
 from tests.policies.fakes import Answer, FakeJudge, Piece, describe, gate, says, version
 
@@ -202,7 +202,7 @@ def test_a_long_answer_is_judged_a_few_dozen_times() -> None:
 
 
 def test_a_slow_stream_does_not_wait_for_a_full_window(monkeypatch: Any) -> None:
-    monkeypatch.setattr("policies.guard.WINDOW_SECONDS", 0.05)
+    monkeypatch.setattr("policies.enforcement.answer_filter.WINDOW_SECONDS", 0.05)
     transcript = Transcript()
     transcript.add(0, "a few words")
     assert not transcript.is_due(400)

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from policies.enforcement.judging import salt_of
 from policies.judges import Inconclusive, Judge, current_judge
 from policies.judges.logprob import LogprobJudge, probability
 from policies.judges.quoted import QuotedJudge, phrases_of
-from policies.panel import salt_of
 from policies.trial import probe_judge
 from tests.policies.conftest import PHRASE, RULE
 from tests.policies.injections import INJECTIONS

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gateway_site.api.errors import PolicyStateConflict
 from organization import services as organization_services
 from organization.models import AuditEvent
-from policies import attachment, services
+from policies import services
+from policies.enforcement import attachment
 from policies.models import Policy, PolicyEpoch, PolicyVersion
 from policies.serializers import PolicyResponse
 from tests.client import ApiClient

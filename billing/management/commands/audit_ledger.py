@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from billing.audits import audit_and_record, described
+from billing.ledger.audits import audit_and_record, described
 from gateway_site.management.operator_command import OperatorCommand
 
 

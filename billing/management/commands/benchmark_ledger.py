@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.backends.postgresql.base import DatabaseWrapper as PostgresConnection
 
 from billing.benchmark import Measured, make_key, measure_ledger, measure_orm
-from billing.invariants import audit
+from billing.ledger.invariants import audit
 from gateway_site.management.operator_command import OperatorCommand
 
 CONCURRENCIES = [1, 16, 64, 256]

@@ -14,11 +14,11 @@ from django.db.models import F
 
 from billing.models import Account
 from billing.money import COMPLETION, MAX_NANOUSD, PROMPT, Price, Quantities, cost, lines_of, usd
-from billing.rollup import roll_up
+from billing.reports.rollup import roll_up
 from billing.services import grant_credit
 from gateway_site.management.operator_command import OperatorCommand
 from organization import services
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import Organization, ProjectKey
 
 # Prompt and completion: every request here has both.

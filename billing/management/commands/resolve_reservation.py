@@ -9,7 +9,7 @@ from billing import services
 from billing.management.amounts import usd_argument
 from billing.money import usd
 from gateway_site.management.operator_command import OperatorCommand
-from organization.audit import Actor
+from organization.audit.trail import Actor
 
 
 class Command(OperatorCommand):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from billing import rollup
+from billing.reports import rollup
 from gateway_site.management.operator_command import OperatorCommand
 
 

@@ -10,7 +10,7 @@ from billing.models import SpendingCap
 from billing.money import usd
 from gateway_site.api.errors import NotFound
 from gateway_site.management.operator_command import OperatorCommand
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.lookups import find_key, find_organization, find_project
 from organization.models import ProjectKey
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from billing.sweeper import sweep_patiently
+from billing.ledger.sweeper import sweep_patiently
 from gateway_site.management.operator_command import OperatorCommand
 
 

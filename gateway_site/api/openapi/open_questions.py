@@ -32,7 +32,7 @@ QUESTIONS = [
         "`incomplete` where the answer was cut at its bound or by a filter; in streams also `in_progress`, "
         "and `failed` after an error",
         "pinned: the OpenAI SDK's `ResponseStatus`, less what belongs to background work",
-        "inference/dialects/responses_result.py",
+        "inference/dialects/responses/response.py",
     ),
     OpenQuestion(
         "effective-policy-source",
@@ -103,7 +103,7 @@ QUESTIONS = [
         "needs: `instructions`, `text`, `reasoning`, `metadata`, `stream`. Others are refused by name. "
         "`truncation: auto` drops nothing: an input that is too long is a 400 either way",
         "pinned: the OpenAI SDK's names",
-        "inference/dialects/responses_request.py",
+        "inference/dialects/responses/request.py",
     ),
     OpenQuestion(
         "messages-headers",
@@ -112,7 +112,7 @@ QUESTIONS = [
         "`anthropic-version` (optional, any value), `anthropic-beta` (at most 512 characters), and the "
         "session header of chat",
         "pinned: the Anthropic SDK sends these two",
-        "inference/count_consumer.py",
+        "inference/serving/count_tokens_consumer.py",
     ),
     OpenQuestion(
         "count-tokens-fields",
@@ -121,7 +121,7 @@ QUESTIONS = [
         "All of the Anthropic SDK's, of its usual client and of its beta one; tools are custom ones, and web "
         "search and fetch under the description's names and the SDK's",
         "pinned: the Anthropic SDK's names",
-        "inference/dialects/messages_request.py",
+        "inference/dialects/messages/request.py",
     ),
     OpenQuestion(
         "model-status-codes",
@@ -154,7 +154,7 @@ QUESTIONS = [
         "`start_time` (required), `end_time`, `bucket_width` (`1d`), `project_ids`, `api_key_ids`, "
         "`group_by`, `limit` (default 7), `page`; lists repeated, with commas, or as `name[]`",
         "pinned: the OpenAI SDK sends these, lists as `name[]`",
-        "billing/report_query.py",
+        "billing/reports/query.py",
     ),
     OpenQuestion(
         "customer-header-key",
@@ -179,7 +179,7 @@ QUESTIONS = [
         "Chat: records without a name whose `data` is a `chat.completion.chunk`, then `[DONE]`; a failure "
         "is a record with the error envelope and no `[DONE]`, a comment keeps a silent stream alive",
         "pinned: the OpenAI SDK reads chunks so, and raises on a record with `error`",
-        "inference/dialects/chat_stream.py",
+        "inference/dialects/chat/stream.py",
     ),
     OpenQuestion(
         "webhooks",

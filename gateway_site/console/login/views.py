@@ -29,8 +29,8 @@ from gateway_site.console.login.form import MOST_NEXT_CHARACTERS, LogInForm, com
 from gateway_site.console.login.known_devices import known_device, remember_device
 from gateway_site.console.login.password_checks import WAIT_SECONDS, TooManyChecks, one_check
 from gateway_site.console.playground import keys
-from organization import audit
-from organization.audit import Actor
+from organization.audit import trail
+from organization.audit.trail import Actor
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
         return _busy(request)
     if answer.status_code == 302 and request.user.is_authenticated:
         actor = Actor.staff(request.user)
-        audit.record(actor, "user.change_password", request.user, organization=None)
+        trail.record(actor, "user.change_password", request.user, organization=None)
         keys.end_keys_of(request.user, actor=actor)
         remember_device(request, answer, request.user)
     elif "old_password" in answer.context_data["form"].errors:
@@ -154,7 +154,7 @@ def _refused_page(request: HttpRequest, template: str, title: str, status: int) 
 
 def _record(user: Any, address: str) -> None:
     logger.info("log-in of %s to the console from %s", user, address)
-    audit.record(Actor.staff(user), "user.log_in", user, organization=None, details={"address": address})
+    trail.record(Actor.staff(user), "user.log_in", user, organization=None, details={"address": address})
 
 
 def _counters(name: str, address: str, device: str | None) -> list[Counter]:

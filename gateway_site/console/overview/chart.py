@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any
 
 from billing.money import short_usd, usd
-from billing.spending import ProjectDay
+from billing.reports.spending import ProjectDay
 
 SHOWN_PROJECTS = 8
 # Told apart by people who see few colours, on a light page and on a dark one; grey is for the rest.

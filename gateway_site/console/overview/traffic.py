@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import F, Q, Sum
 from django.utils import timezone
 
-from inference.activity_writer import FIRST_TOKEN_MS
+from inference.activity.writer import FIRST_TOKEN_MS
 from inference.models import Activity, DailyActivity
 from policies.models import DailyVerdicts
 

@@ -18,10 +18,10 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from billing import spending
 from billing.models import Account, CreditGrant, LedgerAudit
 from billing.money import short_usd, usd
-from billing.spending import Credit, ProjectDay
+from billing.reports import spending
+from billing.reports.spending import Credit, ProjectDay
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.console.kit.moments import moment, relative
 from gateway_site.console.overview import chart, first_steps, traffic

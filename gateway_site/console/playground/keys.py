@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from gateway_site.models import PlaygroundKey
 from organization import services
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import NAME_LENGTH, Project, ProjectKey
 from organization.services import NewKey
 

@@ -25,8 +25,8 @@ from gateway_site.api.errors import ApiError, NotFound
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.console.playground import keys
 from gateway_site.console.playground.keys import PERMISSION, SESSION_ENTRY
-from inference.catalog import enabled_models, price_of
-from inference.dialects import chat
+from inference.catalog.served_models import enabled_models, price_of
+from inference.dialects.chat import dialect
 from inference.models import Activity, CatalogModel
 from organization.models import Project
 from policies.models import Verdict
@@ -43,7 +43,7 @@ def page(request: HttpRequest) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
         "title": "Playground",
-        "endpoint": chat.PATH,
+        "endpoint": dialect.PATH,
         "projects": _projects(chosen),
         "chosen": chosen,
         "models": _servable_models(),

@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from gateway_site.console import roles, users
 from gateway_site.management.operator_command import OperatorCommand
-from organization.audit import Actor
+from organization.audit.trail import Actor
 
 ROLES = {role.lower(): role for role in roles.ROLES}
 

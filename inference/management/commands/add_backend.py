@@ -8,10 +8,10 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from gateway_site.management.operator_command import OperatorCommand
-from inference import services
-from inference.backends.openai_request import SERVERS
+from inference.backends.openai_chat.request import SERVERS
+from inference.catalog import services
 from inference.models import Backend
-from organization.audit import Actor
+from organization.audit.trail import Actor
 
 # Where nothing else is said, an `openai` backend is the one that the SDKs' own variables name.
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"

@@ -6,10 +6,10 @@ from django.core.management.base import CommandParser
 from django.db import transaction
 
 from gateway_site.management.operator_command import OperatorCommand
-from inference import services
-from inference.catalog import price_of
-from inference.command_prices import add_price_arguments, prices_in, pricing_of
-from organization.audit import Actor
+from inference.catalog import services
+from inference.catalog.served_models import price_of
+from inference.management.price_arguments import add_price_arguments, prices_in, pricing_of
+from organization.audit.trail import Actor
 
 COLUMNS = ("context_length", "max_output_length", "tokenizer", "display_name", "input_modalities")
 

@@ -12,11 +12,11 @@ from django.db import connection, transaction
 from django.db.models import F, QuerySet
 
 from gateway_site.management.operator_command import OperatorCommand
-from inference.activity_writer import daily, gains_of
+from inference.activity.writer import daily, gains_of
 from inference.made_up_requests import make_kinds
 from inference.models import Activity
 from organization import services
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from organization.models import Organization, ProjectKey
 from policies.made_up_verdicts import PolicyOfMadeUpVerdicts
 

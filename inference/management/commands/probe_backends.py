@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway_site.management.operator_command import OperatorCommand
-from inference.probes import probe
+from inference.catalog.probes import probe
 
 
 class Command(OperatorCommand):

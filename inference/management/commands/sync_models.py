@@ -5,10 +5,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway_site.management.operator_command import OperatorCommand
-from inference import services
-from inference.command_prices import add_price_arguments, prices_in
-from inference.model_import import import_models
-from organization.audit import Actor
+from inference.catalog import services
+from inference.catalog.model_import import import_models
+from inference.management.price_arguments import add_price_arguments, prices_in
+from organization.audit.trail import Actor
 
 
 class Command(OperatorCommand):

@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from gateway_site.management.operator_command import OperatorCommand
 from organization import services
-from organization.audit import Actor
+from organization.audit.trail import Actor
 
 
 class Command(OperatorCommand):

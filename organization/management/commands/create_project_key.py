@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 from organization import services
-from organization.audit import Actor
-from organization.command_keys import KeyCreationCommand, expiry
+from organization.audit.trail import Actor
 from organization.lookups import find_project
+from organization.management.key_commands import KeyCreationCommand, expiry
 
 
 class Command(KeyCreationCommand):

@@ -1,4 +1,4 @@
-from organization.command_keys import KeyMoveCommand
+from organization.management.key_commands import KeyMoveCommand
 from organization.services import suspend_key
 
 

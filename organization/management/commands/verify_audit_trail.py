@@ -3,14 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 from gateway_site.management.operator_command import OperatorCommand
-from organization import audit_chain
+from organization.audit import chain
 
 
 class Command(OperatorCommand):
     help = "Check that no audit event was changed, removed or inserted by hand. Exits with 1 if one was."
 
     def perform(self, **options: Any) -> dict[str, Any]:
-        found = audit_chain.verify()
+        found = chain.verify()
         return {
             "ok": not found.problems,
             "events": found.linked,

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from policies import services
-from policies.command_policies import PolicyCommand
 from policies.lookups import find_policy
+from policies.management.policy_command import PolicyCommand
 from policies.models import Mode
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from organization.audit import Actor
+from organization.audit.trail import Actor
 from policies import services
-from policies.command_policies import PolicyCommand
 from policies.lookups import find_policy
+from policies.management.policy_command import PolicyCommand
 
 
 class Command(PolicyCommand):

@@ -1,0 +1,151 @@
+"""One transaction for many operations: read and lock, decide, write."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Protocol
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from billing.ledger.decisions import MINUTE, Decisions, Ids
+from billing.ledger.operations import Answer, Heartbeat, HoldRequest, Limits, MarkDispatched, Operation
+from billing.ledger.snapshot import Changes, Needs, Snapshot, Written
+from billing.ledger.stores.postgresql import PostgresStore
+from billing.ledger.stores.sqlite import SqliteStore
+from gateway_site.api.errors import Unavailable
+
+
+class Store(Protocol):
+    def transaction(self) -> AbstractContextManager[None]: ...
+
+    def read(self, needs: Needs, *, wait: bool) -> Snapshot: ...
+
+    def write(self, changes: Changes) -> Callable[[], Written]: ...
+
+
+@dataclass(slots=True)
+class Applied:
+    """What a batch came to: one answer for each operation, in the same order."""
+
+    answers: list[Answer]
+    now: datetime
+    # Keys that have no request left before `window_ends_at`.
+    spent_keys: set[str]
+    window_ends_at: datetime
+
+
+def store_over(connection: BaseDatabaseWrapper, *, is_own: bool = False) -> Store:
+    """
+    The ledger's statements over a connection of Django's, in whatever transaction it is in.
+
+    With `is_own`, this store is all that will ever be made over the connection.
+    """
+    connection.ensure_connection()
+    if connection.vendor == "postgresql":
+        return PostgresStore(connection.connection, prepares=is_own)
+    assert isinstance(connection.connection, sqlite3.Connection)  # noqa: S101 - for the type checker
+    return SqliteStore(connection.connection)
+
+
+def run(
+    store: Store,
+    operations: Sequence[Operation],
+    limits: Limits,
+    *,
+    repeated: Collection[str] = (),
+    wait: bool = True,
+) -> Applied:
+    """Apply the operations and commit. Without `wait`, a row that is locked is an error at once."""
+    with store.transaction():
+        finish = apply(store, operations, limits, repeated=repeated, wait=wait)
+    return finish()
+
+
+def apply(
+    store: Store,
+    operations: Sequence[Operation],
+    limits: Limits,
+    *,
+    repeated: Collection[str] = (),
+    wait: bool = True,
+) -> Callable[[], Applied]:
+    """
+    Apply the operations in the transaction that is open. Calling what this returns gives the answers,
+    which count only once the transaction is committed.
+
+    1. Settlements and the like, because they free credit.
+    2. Heartbeats and dispatch marks.
+    3. Holds, in the order in which they came.
+
+    `repeated` are ids of holds that may have been committed by an earlier attempt.
+    """
+    ids = [_ids_of(operation) for operation in operations]
+    needs = _needs_of(operations, ids, repeated)
+    decisions = Decisions(store.read(needs, wait=wait), limits)
+    answers: list[Answer] = [False] * len(operations)
+    holds: list[tuple[int, HoldRequest]] = []
+    for i, operation in enumerate(operations):
+        match operation:
+            case HoldRequest():
+                holds.append((i, operation))
+            case Heartbeat(observed=observed):
+                beats = decisions.changes.heartbeats
+                beats[ids[i][0]] = observed or beats.get(ids[i][0])
+            case MarkDispatched():
+                decisions.changes.dispatched.add(ids[i][0])
+            case _:
+                answers[i] = decisions.resolve(operation, ids[i])
+    for i, request in holds:
+        answers[i] = decisions.admit(request, ids[i])
+    written = store.write(decisions.changes)
+    return partial(_finish, operations, answers, decisions, written)
+
+
+def _finish(
+    operations: Sequence[Operation],
+    answers: list[Answer],
+    decisions: Decisions,
+    written: Callable[[], Written],
+) -> Applied:
+    touched = written()
+    for i, operation in enumerate(operations):
+        match operation:
+            case Heartbeat(reservation_id=place):
+                answers[i] = place.hex in touched.alive
+            case MarkDispatched(reservation_id=place) if place.hex in touched.dispatched:
+                answers[i] = True
+            case MarkDispatched():
+                # The sweeper has released it: nothing stands behind the request any more.
+                answers[i] = Unavailable("The request waited too long before it was sent. Try again.")
+    return Applied(answers, decisions.now, decisions.spent_keys, decisions.window + MINUTE)
+
+
+def _ids_of(operation: Operation) -> Ids:
+    if isinstance(operation, HoldRequest):
+        return (
+            operation.request_id.hex,
+            operation.organization_id.hex,
+            operation.project_id.hex,
+            operation.key_id.hex,
+        )
+    return (operation.reservation_id.hex, operation.organization_id.hex)
+
+
+def _needs_of(operations: Sequence[Operation], ids: Sequence[Ids], repeated: Collection[str]) -> Needs:
+    needs = Needs()
+    for operation, (place, organization, *rest) in zip(operations, ids, strict=True):
+        if isinstance(operation, HoldRequest):
+            needs.organizations.add(organization)
+            needs.projects.add(rest[0])
+            needs.keys.add(rest[1])
+            if place in repeated:
+                needs.reservations.add(place)
+        elif not isinstance(operation, Heartbeat | MarkDispatched):  # those change no balance
+            needs.organizations.add(organization)
+            needs.reservations.add(place)
+    return needs

@@ -1,0 +1,318 @@
+"""
+The rules of the ledger, over rows already read and locked. Nothing here touches a database.
+
+Operations are decided one after the other and each sees what the ones before it did, so a hold that does
+not fit is refused alone and a smaller one behind it may still be admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from billing import money
+from billing.ledger.operations import (
+    Basis,
+    Expire,
+    Hold,
+    HoldRequest,
+    Limits,
+    MarkUnknown,
+    Outcome,
+    Reconcile,
+    Release,
+    Resolution,
+    Settle,
+    State,
+    WriteOff,
+)
+from billing.ledger.snapshot import (
+    CapRow,
+    Changes,
+    Delta,
+    MeterRow,
+    NewLine,
+    NewPeriod,
+    NewReservation,
+    PeriodRow,
+    ReservationRow,
+    Resolved,
+    Snapshot,
+    period_of,
+)
+from billing.money import Line, usd
+from gateway_site.api.errors import (
+    ApiError,
+    ConcurrencyExceeded,
+    InsufficientCredit,
+    NotFound,
+    ProjectArchivedForUse,
+    RateLimited,
+    SpendingCapExceeded,
+    Unauthenticated,
+    Unavailable,
+)
+
+MINUTE = timedelta(minutes=1)
+# A slot is free again as soon as any of the key's requests ends.
+CONCURRENCY_RETRY_SECONDS = 1
+
+
+# An operation's ids as `snapshot` writes them: of the reservation and the organization, and for a hold of the
+# project and the key.
+Ids = tuple[str, ...]
+
+
+class Decisions:
+    def __init__(self, snapshot: Snapshot, limits: Limits) -> None:
+        self.now = snapshot.now
+        self.window = self.now.replace(second=0, microsecond=0)
+        self.snapshot = snapshot
+        self.limits = limits
+        self.changes = Changes(now=self.now, lease_seconds=limits.lease_seconds)
+        # Keys whose requests of this minute are spent, so that the ledger need not ask again.
+        self.spent_keys: set[str] = set()
+
+    # --- ending a reservation ------------------------------------------------------------------------
+
+    def resolve(self, operation: Resolution, ids: Ids) -> Outcome | ApiError:
+        row = self.snapshot.reservations.get(ids[0])
+        if row is None or row.organization_id != ids[1]:
+            return NotFound(f"There is no reservation {operation.reservation_id}.")
+        before = row.state
+        self._transition(row, operation)
+        won = row.state != before
+        return Outcome(State(row.state), row.charged, row.loss, won)
+
+    def _transition(self, row: ReservationRow, operation: Resolution) -> None:
+        match operation:
+            case Settle() if row.state == State.HELD:
+                self._settle(row, operation.used, operation.basis)
+            case Settle() if row.state == State.UNKNOWN:
+                self._settle(row, operation.used, Basis.RECONCILED)
+            case Release() if row.state == State.HELD:
+                self._end(row, State.RELEASED)
+            case MarkUnknown() if row.state == State.HELD:
+                self._give_up_or_release(row)
+            case Reconcile() if row.state == State.UNKNOWN:
+                line = Line(money.RECONCILED, 1, min(operation.amount_nanousd, row.reserved))
+                self._charge(row, operation.amount_nanousd, [line], Basis.RECONCILED)
+            case WriteOff() if row.state == State.UNKNOWN:
+                self._end(row, State.WRITTEN_OFF, loss=row.reserved)
+            case Expire():
+                self._expire(row, operation)
+
+    def _expire(self, row: ReservationRow, operation: Expire) -> None:
+        moment = operation.as_of or self.now
+        # By value where nobody gave a time: the sweeper has watched the lease, and no clock need agree.
+        is_lost = (
+            row.lease_expires_at == operation.unrenewed_lease
+            if operation.as_of is None
+            else row.lease_expires_at < moment
+        )
+        if row.state == State.HELD and is_lost:
+            if row.is_dispatched and row.observed is not None:
+                self._settle(row, row.observed, Basis.CHECKPOINT)
+            else:
+                self._give_up_or_release(row)
+            return
+        patience = timedelta(hours=self.limits.unknown_hours)
+        if row.state == State.UNKNOWN and row.unknown_at and row.unknown_at < moment - patience:
+            self._end(row, State.WRITTEN_OFF, loss=row.reserved)
+
+    def _give_up_or_release(self, row: ReservationRow) -> None:
+        # What never left this process has provably cost nothing.
+        if row.is_dispatched:
+            self._move(row, State.UNKNOWN)
+            row.unknown_at = self.now
+        else:
+            self._end(row, State.RELEASED)
+
+    def _settle(self, row: ReservationRow, used: money.Quantities, basis: Basis) -> None:
+        cost, lines = money.bill(row.price, used, row.reserved)
+        self._charge(row, cost, lines, basis)
+
+    def _charge(self, row: ReservationRow, cost: int, lines: list[Line], basis: Basis) -> None:
+        charged = min(cost, row.reserved)
+        self._end(row, State.SETTLED, charged=charged, loss=cost - charged, basis=basis)
+        day = row.admitted_at.astimezone(UTC).date()
+        for line in lines:
+            # Our choice: a model and what was used of it, as OpenAI's report writes them.
+            line_item = f"{row.model}, {line.item}"
+            self.changes.lines.append(
+                NewLine(
+                    row.id,
+                    row.organization_id,
+                    row.project_id,
+                    row.key_id,
+                    day,
+                    line_item,
+                    line.quantity,
+                    line.amount_nanousd,
+                )
+            )
+            group = (row.organization_id, row.project_id, row.key_id, day, line_item)
+            quantity, amount, count = self.changes.unrolled.get(group, (0, 0, 0))
+            self.changes.unrolled[group] = (
+                quantity + line.quantity,
+                amount + line.amount_nanousd,
+                count + 1,
+            )
+
+    def _end(
+        self, row: ReservationRow, state: State, *, charged: int = 0, loss: int = 0, basis: str = ""
+    ) -> None:
+        self._count(row.organization_id, row.project_id, row.key_id, row.admitted_at, -row.reserved, charged)
+        row.charged = charged
+        row.loss = min(loss, money.MAX_NANOUSD)
+        self._move(row, state, basis)
+
+    def _move(self, row: ReservationRow, state: State, basis: str = "") -> None:
+        if row.state == State.HELD:
+            meter = self._meter(row.key_id)
+            meter.live -= 1
+            self.changes.meters[row.key_id] = meter
+        row.state = state
+        self.changes.resolved[row.id] = Resolved(row.id, state, basis, row.charged, row.loss)
+
+    # --- admitting a request -------------------------------------------------------------------------
+
+    def admit(self, request: HoldRequest, ids: Ids) -> Hold | ApiError:
+        request_id, organization_id, project_id, key_id = ids
+        existing = self.snapshot.reservations.get(request_id)
+        if existing is not None:
+            # The connection broke on COMMIT and the batch is repeated: it had landed after all.
+            is_ours = existing.state == State.HELD and existing.organization_id == organization_id
+            return self._hold(request, existing.admitted_at) if is_ours else Unavailable()
+        meter = self._meter(key_id)
+        refusal = (
+            self._refuse_dead(organization_id, project_id, key_id, request.key_digests)
+            or self._refuse_busy(meter, key_id)
+            or self._refuse_poor(organization_id, project_id, key_id, request.amount_nanousd)
+        )
+        if refusal is not None:
+            return refusal
+        meter.live += 1
+        meter.requests += 1
+        self.changes.meters[key_id] = meter
+        self._count(organization_id, project_id, key_id, self.now, request.amount_nanousd, 0)
+        self.changes.reservations.append(
+            NewReservation(
+                request_id,
+                organization_id,
+                project_id,
+                key_id,
+                request.model,
+                request.choices,
+                request.price,
+                request.amount_nanousd,
+                request.is_dispatched,
+                request.deadline_seconds,
+            )
+        )
+        return self._hold(request, self.now)
+
+    def _hold(self, request: HoldRequest, admitted_at: datetime) -> Hold:
+        return Hold(request.request_id, request.organization_id, request.amount_nanousd, admitted_at)
+
+    def _refuse_dead(
+        self, organization_id: str, project_id: str, key_id: str, digests: tuple[str, ...] | None
+    ) -> ApiError | None:
+        key = self.snapshot.keys.get(key_id)
+        project = self.snapshot.projects.get(project_id)
+        if key is None or project is None or key.is_stopped or key.project_id != project_id:
+            return Unauthenticated()
+        if key.expires_at is not None and key.expires_at <= self.now:
+            return Unauthenticated()
+        if digests is not None and key.digest not in digests:  # rotated
+            return Unauthenticated()
+        if project.organization_id != organization_id:
+            return Unauthenticated()
+        return ProjectArchivedForUse() if project.is_archived else None
+
+    def _refuse_busy(self, meter: MeterRow, key_id: str) -> ApiError | None:
+        per_minute, at_once = self.limits.requests_per_minute, self.limits.concurrency
+        if per_minute and meter.requests >= per_minute:
+            self.spent_keys.add(key_id)
+            return RateLimited(
+                f"This key may make {per_minute} requests a minute; none is left in this one.",
+                retry_after_seconds=60 - self.now.second,
+            )
+        if at_once and meter.live >= at_once:
+            return ConcurrencyExceeded(
+                f"This key may have {at_once} requests running at once, and {meter.live} are.",
+                retry_after_seconds=CONCURRENCY_RETRY_SECONDS,
+            )
+        return None
+
+    def _refuse_poor(
+        self, organization_id: str, project_id: str, key_id: str, amount: int
+    ) -> ApiError | None:
+        account = self.snapshot.accounts[organization_id]
+        available = account.granted - account.held - account.settled
+        # A free request is admitted whatever is left, and counts for nothing.
+        if amount and amount > available:
+            return InsufficientCredit(needed=usd(amount), left=usd(available))
+        for cap, _, period in self._caps(organization_id, project_id, key_id, self.now):
+            left = cap.limit - period.held - period.settled
+            if amount and amount > left:
+                return SpendingCapExceeded(
+                    scope=cap.scope,
+                    period=cap.period,
+                    limit=usd(cap.limit),
+                    needed=usd(amount),
+                    left=usd(max(0, left)),
+                )
+        return None
+
+    # --- counters ------------------------------------------------------------------------------------
+
+    def _meter(self, key_id: str) -> MeterRow:
+        meter = self.snapshot.meters.get(key_id)
+        if meter is None:
+            meter = self.snapshot.meters[key_id] = MeterRow(0, self.window, 0)
+        # Not back by a minute: a clock that is set right by seconds must not open the same window twice. But
+        # by more: a window that began while the clock was an hour ahead must not last until that hour comes.
+        if not self.window <= meter.window <= self.window + MINUTE:
+            meter.window, meter.requests = self.window, 0
+        return meter
+
+    def _count(
+        self, organization_id: str, project_id: str, key_id: str, moment: datetime, held: int, settled: int
+    ) -> None:
+        """Add to the account and to every cap that covers a request admitted at `moment`."""
+        account = self.snapshot.accounts[organization_id]
+        account.held += held
+        account.settled += settled
+        _add(self.changes.accounts, organization_id, held, settled)
+        for _, place, period in self._caps(organization_id, project_id, key_id, moment):
+            period.held += held
+            period.settled += settled
+            _add(self.changes.periods, place, held, settled)
+
+    def _caps(
+        self, organization_id: str, project_id: str, key_id: str, moment: datetime
+    ) -> Iterator[tuple[CapRow, tuple[int, datetime], PeriodRow]]:
+        for cap in self.snapshot.caps.get(organization_id, ()):
+            if not cap.covers(project_id, key_id):
+                continue
+            starts_at, ends_at = period_of(moment, cap.period)
+            place = (cap.id, starts_at)
+            period = self.snapshot.periods.get(place)
+            if period is None:
+                if moment is not self.now:
+                    # A request of an older period, which the cap counts only if it existed then: the
+                    # statement finds that period's row, or finds none.
+                    period = PeriodRow()
+                else:
+                    period = self.snapshot.periods[place] = PeriodRow()
+                    self.changes.new_periods[place] = NewPeriod(ends_at, cap.limit)
+            yield cap, place, period
+
+
+def _add(deltas: dict, place: object, held: int, settled: int) -> None:
+    delta = deltas.get(place)
+    if delta is None:
+        delta = deltas[place] = Delta()
+    delta.held += held
+    delta.settled += settled

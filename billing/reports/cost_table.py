@@ -1,0 +1,84 @@
+"""An organization's costs over some days, as the console shows and exports them: the report's numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from billing.reports.cost_report import EPOCH, Group, settled_by_day
+from billing.reports.query import DAY_SECONDS, CostQuery
+from organization.models import Organization, Project, ProjectKey
+
+# Days in one statement of an export: few enough for a process to hold them, whatever was asked for.
+STEP_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class CostRange:
+    """What was asked for. Both days are of the range, and they are UTC days."""
+
+    organization: Organization
+    first_day: date
+    last_day: date
+    # Of report_query's DIMENSIONS, in their order.
+    group_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DayCost:
+    day: date
+    group: Group
+    amount_nanousd: int
+
+
+def totals(asked: CostRange) -> list[tuple[Group, int]]:
+    """What each group cost over the whole range, the dearest first. One statement, and so one instant."""
+    sums: defaultdict[Group, int] = defaultdict(int)
+    for cost in _costs(asked, asked.first_day, asked.last_day):
+        sums[cost.group] += cost.amount_nanousd
+    return sorted(sums.items(), key=lambda each: (-each[1], each[0]))
+
+
+def by_day(asked: CostRange) -> Iterator[list[DayCost]]:
+    """Every cost of the range, some days at a time and in their order."""
+    first = asked.first_day
+    while first <= asked.last_day:
+        last = min(first + timedelta(days=STEP_DAYS - 1), asked.last_day)
+        yield _costs(asked, first, last)
+        first = last + timedelta(days=1)
+
+
+def _costs(asked: CostRange, first_day: date, last_day: date) -> list[DayCost]:
+    first, end = (first_day - EPOCH).days, (last_day - EPOCH).days + 1
+    query = CostQuery(
+        asked.organization.pk,
+        project_ids=frozenset(),
+        api_key_ids=frozenset(),
+        group_by=asked.group_by,
+        first_day=first,
+        end_time=end * DAY_SECONDS,
+        limit=end - first,
+        filters="",
+    )
+    return [
+        DayCost(EPOCH + timedelta(days=day), group, amount)
+        for day, costs in sorted(settled_by_day(query).items())
+        for group, amount in costs
+    ]
+
+
+class Names:
+    """What people call the projects and keys of an organization, by id as the report writes it."""
+
+    def __init__(self, asked: CostRange) -> None:
+        self.projects: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
+        if "project_id" in asked.group_by:
+            projects = Project.objects.filter(organization=asked.organization)
+            self.projects = {str(pk): name for pk, name in projects.values_list("pk", "name")}
+        if "api_key_id" in asked.group_by:
+            keys = ProjectKey.objects.filter(project__organization=asked.organization)
+            rows = keys.values_list("pk", "name", "redacted_value")
+            self.keys = {str(pk): f"{name} ({redacted})" for pk, name, redacted in rows}

@@ -1,0 +1,312 @@
+"""
+One HTTP conversation with a backend: a POST, and an answer read as it arrives.
+
+Connections of our own (`connection`), one pool for each event loop. Nothing of the client's request but the
+body built for this backend goes out: no header, no cookie, no proxy from the environment. Redirects are not
+followed, compressed answers are not asked for, and every wait and every size has a bound.
+
+Every fault leaves as a BackendError (see `http_failures`), raised outside of the `except` that saw the
+original: an OSError can name the address, which is not the client's to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from gateway_site.api.errors import BackendError, BackendFailed, BackendUnreachable, DeadlineExceeded
+from gateway_site.http_client.addresses import GuardedResolver
+from gateway_site.http_client.connection import Connection, Limits, Origin
+from gateway_site.http_client.failures import failure_of_status
+from gateway_site.http_client.pool import ConnectionPool
+from gateway_site.http_client.request_head import head_of_post
+from gateway_site.http_client.sse import Decoder, Record, StreamTooLarge
+from inference.backends.base import Dispatch
+from inference.events import Event
+
+logger = logging.getLogger(__name__)
+
+MAX_WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_ERROR_BODY_BYTES = 64 * 1024
+# What is handled of an answer without giving others a turn: about a millisecond's worth of records.
+SLICE_BYTES = 8 * 1024
+SLICE_EVENTS = 64
+# Shorter than what uvicorn, and so vLLM, and llama.cpp grant (5 s): a connection that the server closes
+# just as we reuse it is a request whose outcome nobody knows.
+KEEP_ALIVE_SECONDS = 4
+# How long the end of a finished answer may take before its connection is given up instead of kept.
+DRAIN_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """In seconds. `first_byte` runs from the last byte of the request, `total` from its start."""
+
+    connect: float = 5
+    first_byte: float = 60
+    between_bytes: float = 60
+    total: float = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    url: str
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    # Known here only to be kept out of what upstream says.
+    credential: str = field(repr=False)
+    # For the log: which backend.
+    backend: str
+    max_stream_bytes: int
+
+
+class Reader(Protocol):
+    """Turns the records of one answer into events. One for each request."""
+
+    is_done: bool
+
+    def feed(self, record: Record) -> list[Event]: ...
+
+    def feed_whole(self, body: bytes) -> list[Event]:
+        """An answer that came as one JSON object although a stream was asked for."""
+        ...
+
+    def end(self) -> list[Event]:
+        """Nothing more will come. Raise BackendFailed if that is too early."""
+        ...
+
+
+class Client:
+    """Connections to backends, a pool for each event loop, made when first used."""
+
+    def __init__(self, timeouts: Timeouts | None = None, resolver: GuardedResolver | None = None) -> None:
+        self.timeouts = timeouts or Timeouts()
+        self._resolver = resolver
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ConnectionPool] = WeakKeyDictionary()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the idle connections of the running loop. For the end of a process."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            pool.close()
+            # A transport lets go of its socket in the loop's next round.
+            await asyncio.sleep(0)
+
+    async def post(self, request: Request, dispatch: Dispatch) -> Answer:
+        """The answer to the request, once its head is here and says success; else BackendError."""
+        pool = self._pool()
+        head = head_of_post(request.url, tuple(request.headers.items()))
+        limits = self._limits(pool)
+        connection = pool.idle(head.origin) or await self._dial(pool, head.origin, limits, request)
+        answer = None
+        try:
+            await dispatch()
+            # The dispatch let the loop run: by now it knows of a connection that was closed while idle.
+            if not connection.is_open:
+                connection = await self._dial(pool, head.origin, limits, request)
+            if pool.time() >= limits.ends_at:
+                raise BackendUnreachable
+            connection.send((head.before(request.body), request.body), limits, is_keeper=head.is_keeper)
+            answer = await self._answer(pool, connection, request)
+            return answer
+        finally:
+            if answer is None:
+                pool.give_back(connection)
+
+    def _pool(self) -> ConnectionPool:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            # A pool refers to its loop, so those of loops that are gone would stay.
+            for ended in [known for known in self._pools if known.is_closed()]:
+                del self._pools[ended]
+            resolver = self._resolver or GuardedResolver()
+            pool = ConnectionPool(loop, resolver, keep_alive_seconds=KEEP_ALIVE_SECONDS)
+            self._pools[loop] = pool
+        return pool
+
+    def _limits(self, pool: ConnectionPool) -> Limits:
+        timeouts = self.timeouts
+        return Limits(timeouts.first_byte, timeouts.between_bytes, pool.time() + timeouts.total)
+
+    async def _dial(
+        self, pool: ConnectionPool, origin: Origin, limits: Limits, request: Request
+    ) -> Connection:
+        try:
+            return await pool.dial(origin, min(self.timeouts.connect, limits.ends_at - pool.time()))
+        except OSError as exc:
+            _log(request, type(exc).__name__)
+        raise BackendUnreachable
+
+    async def _answer(self, pool: ConnectionPool, connection: Connection, request: Request) -> Answer:
+        failure: BackendError
+        try:
+            status = await connection.head()
+        except OSError as exc:
+            failure = _failure(exc)
+            _log(request, type(exc).__name__)
+        else:
+            if status == 200 and connection.fields.get(b"content-encoding", b"identity") == b"identity":
+                return Answer(pool, connection, request)
+            failure = await self._refusal(connection, request)
+            _log(request, f"status {status}")
+        raise failure
+
+    async def _refusal(self, connection: Connection, request: Request) -> BackendError:
+        body = b""
+        connection.hasten(self.timeouts.between_bytes)
+        try:
+            while len(body) < MAX_ERROR_BODY_BYTES and (chunk := await connection.read()):
+                body += chunk
+        except OSError:
+            pass  # the status alone says what happened
+        retry_after = connection.fields.get(b"retry-after")
+        return failure_of_status(
+            connection.status,
+            body,
+            retry_after=None if retry_after is None else retry_after.decode("latin-1"),
+            credential=request.credential,
+        )
+
+
+class Answer:
+    """A success whose body is still arriving. `close` it in every case."""
+
+    def __init__(self, pool: ConnectionPool, connection: Connection, request: Request) -> None:
+        self._pool = pool
+        self._connection = connection
+        self._request = request
+        self._decoder = Decoder(max_stream_bytes=request.max_stream_bytes)
+        # Of the latest read, and how much of it the decoder has had.
+        self._chunk = b""
+        self._decoded_bytes = 0
+        self._is_closed = False
+        # Not only when it says so: some servers call their streams text/plain.
+        media_type = connection.fields.get(b"content-type", b"").partition(b";")[0]
+        self.is_event_stream = media_type.strip().lower() != b"application/json"
+
+    async def records(self) -> list[Record] | None:
+        """Some of what has arrived since the last call, possibly nothing whole; None at the end."""
+        try:
+            if self._chunk:
+                chunk = await self._next_slice()
+            else:
+                chunk = await self._connection.read()
+                if len(chunk) + len(self._decoder.pending) > SLICE_BYTES and chunk:
+                    self._chunk = chunk
+                    chunk = await self._next_slice()
+            return self._decoder.feed(chunk) if chunk else None
+        except (OSError, StreamTooLarge) as exc:
+            failure = self._failed(exc)
+        raise failure
+
+    async def _next_slice(self) -> bytes:
+        """Of a read that is more than a moment's work, when it is this answer's turn."""
+        await self.turn()
+        start = self._decoded_bytes
+        end = start + SLICE_BYTES
+        # Between two records if possible: half of one costs the decoder more.
+        if (after_record := self._chunk.rfind(b"\n\n", start, end)) > 0:
+            end = after_record + 2
+        self._decoded_bytes = end
+        part = self._chunk[start:end]
+        if end >= len(self._chunk):
+            self._chunk = b""
+            self._decoded_bytes = 0
+        return part
+
+    async def whole(self) -> bytes:
+        body = bytearray()
+        limit_bytes = min(MAX_WHOLE_ANSWER_BYTES, self._request.max_stream_bytes)
+        try:
+            while chunk := await self._connection.read():
+                body += chunk
+                if len(body) > limit_bytes:
+                    raise StreamTooLarge
+            if len(body) > SLICE_BYTES:
+                await self.turn()
+            return bytes(body)
+        except (OSError, StreamTooLarge) as exc:
+            failure = self._failed(exc)
+        raise failure
+
+    def turn(self) -> Awaitable[None]:
+        """To be awaited after every so much work, so that other requests go on meanwhile."""
+        return self._pool.turns.next()
+
+    async def drain(self) -> None:
+        """Read what is left after the last record, so that the connection can be used again."""
+        if self._connection.is_complete:
+            return
+        self._connection.hasten(DRAIN_SECONDS)
+        try:
+            while await self._connection.read():
+                pass
+        except OSError:
+            pass  # `close` gives the connection up
+
+    def close(self) -> None:
+        """Keep the connection if the answer was read to its end, else cut it: upstream must stop."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._pool.give_back(self._connection)
+
+    def _failed(self, exc: Exception) -> BackendError:
+        _log(self._request, f"{type(exc).__name__} in the answer")
+        return _failure(exc)
+
+
+def _failure(exc: Exception) -> BackendError:
+    """Of a request that was sent."""
+    return DeadlineExceeded() if isinstance(exc, TimeoutError) else BackendFailed()
+
+
+def _log(request: Request, what: str) -> None:
+    logger.warning("backend %s: %s", request.backend, what)
+
+
+async def converse(
+    client: Client, request: Request, reader: Reader, dispatch: Dispatch
+) -> AsyncGenerator[Event, None]:
+    """The events of one request. Leaving it, in whatever way, has closed or returned the connection."""
+    answer = await client.post(request, dispatch)
+    try:
+        if answer.is_event_stream:
+            while not reader.is_done and (records := await answer.records()) is not None:
+                for record in records:
+                    for event in reader.feed(record):
+                        yield event
+        else:
+            for number, event in enumerate(reader.feed_whole(await answer.whole()), start=1):
+                yield event
+                if number % SLICE_EVENTS == 0:
+                    await answer.turn()
+        for event in reader.end():
+            yield event
+        await answer.drain()
+    finally:
+        answer.close()
+
+
+def bounded_stream_bytes(tokens: int) -> int:
+    """What a stream of so many tokens may weigh: 4 KiB each holds the logprobs of 20 alternatives."""
+    return min(4 * 1024 * 1024 + 4096 * tokens, 256 * 1024 * 1024)
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(body)

@@ -1,0 +1,61 @@
+"""What goes out before the body, made into bytes once for each backend: its headers do not change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from gateway_site.http_client.connection import Origin
+
+# `%` too: what is encoded already stays as it is.
+_SAFE_IN_PATH = "/%:@!$&'()*+,;=~"
+
+
+class Head(NamedTuple):
+    origin: Origin
+    # All but the number and the two line ends behind it.
+    opening: bytes
+    is_keeper: bool
+
+    def before(self, body: bytes) -> bytes:
+        return b"%b%d\r\n\r\n" % (self.opening, len(body))
+
+
+@lru_cache(maxsize=1024)
+def head_of_post(url: str, headers: tuple[tuple[str, str], ...]) -> Head:
+    """For an address that `parse_base_url` let pass."""
+    origin, lines = _lines("POST", url, dict(headers))
+    opening = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
+    return Head(origin, opening, "Connection: close" not in lines)
+
+
+def request_of_get(url: str, headers: Mapping[str, str]) -> tuple[Origin, bytes]:
+    """The same for a question without a body, after which the connection is not used again."""
+    origin, lines = _lines("GET", url, {**headers, "Connection": "close"})
+    return origin, "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _lines(method: str, url: str, headers: Mapping[str, str]) -> tuple[Origin, list[str]]:
+    parts = urlsplit(url)
+    is_secure = parts.scheme == "https"
+    origin = Origin(is_secure, parts.hostname or "", parts.port or (443 if is_secure else 80))
+    fields = {
+        "Host": _host_field(origin),
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+        "User-Agent": "inference-gateway",
+        **headers,
+    }
+    target = quote(parts.path or "/", safe=_SAFE_IN_PATH) + (f"?{parts.query}" if parts.query else "")
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    if not all(line.isprintable() for line in lines):
+        raise ValueError("A header would end where it must not.")
+    return origin, lines
+
+
+def _host_field(origin: Origin) -> str:
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    is_usual = origin.port == (443 if origin.is_secure else 80)
+    return host if is_usual else f"{host}:{origin.port}"

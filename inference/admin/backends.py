@@ -1,0 +1,272 @@
+"""The console's pages for backends and for the checks that organizations passed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from gateway_site.console.kit.model_admin import ActionForm, ModelAdmin, TextInput, confirmed, display
+from gateway_site.console.kit.moments import moment
+from inference.admin.forms import BackendForm
+from inference.catalog import services
+from inference.catalog.model_import import import_models
+from inference.catalog.probes import probe
+from inference.models import Backend, CatalogModel, Deployment, PassedCheck
+from organization.audit.trail import Actor
+
+# So many are told by name.
+MOST_MODELS = 5
+
+
+class ImportForm(ActionForm):
+    before_ids = forms.CharField(
+        label="Prefix",
+        required=False,
+        max_length=100,
+        widget=TextInput(attrs={"autocomplete": "off"}),
+        help_text="Before each id here, such as acme/. Empty: as the backend names them.",
+    )
+
+
+def only_here(backend: Backend) -> QuerySet[CatalogModel]:
+    """Models that are served and have no other place that is switched on."""
+    live = Deployment.objects.filter(is_enabled=True, backend__is_enabled=True, model=OuterRef("pk"))
+    return CatalogModel.objects.filter(
+        Exists(live.filter(backend=backend)), ~Exists(live.exclude(backend=backend)), is_enabled=True
+    )
+
+
+def tell(backend: Backend, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    alone = list(only_here(backend).values_list("pk", flat=True)[: MOST_MODELS + 1])
+    shown = ", ".join(alone[:MOST_MODELS]) + (" and more" if len(alone) > MOST_MODELS else "")
+    return [
+        ("Kind", backend.get_kind_display()),
+        ("Address", backend.base_url or "none"),
+        ("Models with a place here", backend.deployments.filter(is_enabled=True).count()),
+        ("Models that have no other place", shown or "none"),
+        ("Last probe", _probe(backend)),
+    ]
+
+
+def _probe(backend: Backend) -> SafeString:
+    if not backend.probe_problem:
+        return moment(backend.probed_at)
+    return format_html('{}<span class="under">{}</span>', moment(backend.probed_at), backend.probe_problem)
+
+
+@admin.register(Backend)
+class BackendAdmin(ModelAdmin):
+    """Where models are. The credential goes in and never comes out."""
+
+    about = (
+        "A backend is a server that answers for models: vLLM, llama.cpp, a vendor's API, or the simulator."
+    )
+    first_step = "Add one here or with this command, then import its models."
+    first_command = "python manage.py add_backend NAME --kind openai --base-url URL"
+    form = BackendForm
+    list_display = ["name", "kind", "address", "state", "health", "places", "credential_state", "probed"]
+    list_filter = ["kind", "is_enabled"]
+    search_fields = ["name", "base_url"]
+    ordering = ["name"]
+    readonly_fields = ["credential_state", "created", "probed"]
+    actions = ["ask", "sync", "enable", "disable"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Backend]:
+        found: QuerySet[Backend] = super().get_queryset(request)
+        return found.annotate(place_count=Count("deployments", filter=Q(deployments__is_enabled=True)))
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        fields = ["name", "kind", "base_url", "options"]
+        if obj is None:
+            return [*fields, "credential"]
+        # What is only ever written is nothing to look at.
+        written = (
+            ["credential", "removes_credential", "seen"] if self.has_change_permission(request, obj) else []
+        )
+        return [*fields, *written, "is_enabled", *self.readonly_fields]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        # The name is how commands and activity records know it.
+        return ["name", *self.readonly_fields] if obj else list(self.readonly_fields)
+
+    def save_model(self, request: HttpRequest, obj: Backend, form: Any, change: bool) -> None:
+        given = form.cleaned_data
+        saved, _ = services.save_backend(
+            name=obj.name,
+            kind=given["kind"],
+            base_url=given["base_url"],
+            credential="" if given.get("removes_credential") else given["credential"] or None,
+            options=given["options"] or {},
+            is_enabled=given.get("is_enabled"),
+            actor=Actor.staff(request.user),
+        )
+        obj.pk = saved.pk
+
+    # --- columns -------------------------------------------------------------------------------------
+
+    @display(description="Address", ordering="base_url")
+    def address(self, backend: Backend) -> str:
+        return backend.base_url or "none"
+
+    @display(description="API key", label={"set": "success"})
+    def credential_state(self, backend: Backend) -> str:
+        if backend.credential_ciphertext is not None:
+            return "set"
+        return "none needed" if backend.kind == Backend.Kind.SIMULATOR else "not set"
+
+    @display(description="State", label={"on": "success", "off": "danger"}, ordering="is_enabled")
+    def state(self, backend: Backend) -> str:
+        return "on" if backend.is_enabled else "off"
+
+    @display(description="Health", label={"ready": "success", "trouble": "danger"}, ordering="probe_problem")
+    def health(self, backend: Backend) -> str:
+        if backend.probed_at is None:
+            return "not asked yet"
+        return "trouble" if backend.probe_problem else "ready"
+
+    @display(description="Models", ordering="place_count")
+    def places(self, backend: Any) -> int:
+        return int(backend.place_count)
+
+    @display(description="Last probe", ordering="probed_at")
+    def probed(self, backend: Backend) -> SafeString:
+        return _probe(backend)
+
+    @display(description="Created")
+    def created(self, backend: Backend) -> SafeString:
+        return moment(backend.created_at)
+
+    # --- actions -------------------------------------------------------------------------------------
+
+    @confirmed(
+        label="Ask whether it is there",
+        consequence="The backend is asked for its list of models, and what came of it is noted.",
+        icon="network_ping",
+        is_immediate=True,
+        is_for_all=True,
+    )
+    def ask(self, request: HttpRequest, backends: list[Backend]) -> None:
+        for finding in probe(backends):
+            if finding.problem:
+                self.message_user(request, f"{finding.backend}: {finding.problem}", messages.ERROR)
+            else:
+                self.message_user(request, f"{finding.backend}: ready.", messages.SUCCESS)
+
+    @confirmed(
+        label="Import models",
+        consequence="Models of the backend's own list are added to the catalog: switched off and without a "
+        "price, so nothing is served before somebody decides. Those that are there are left alone.",
+        icon="sync",
+        facts=tell,
+        applies=lambda backend: backend.kind != Backend.Kind.SIMULATOR,
+        form=ImportForm,
+        one_at_a_time=True,
+    )
+    def sync(self, request: HttpRequest, backend: Backend, given: dict[str, Any]) -> str:
+        outcome = import_models(
+            backend=backend,
+            prefix=given["before_ids"],
+            changes={"is_enabled": False},
+            actor=Actor.staff(request.user),
+        )
+        return ", ".join(f"{len(ids)} {state}" for state, ids in outcome.items())
+
+    @confirmed(
+        label="Enable",
+        consequence="Requests go to the backend again within seconds.",
+        done="enabled",
+        icon="toggle_on",
+        facts=tell,
+        applies=lambda backend: not backend.is_enabled,
+    )
+    def enable(self, request: HttpRequest, backend: Backend) -> None:
+        self._switch(request, backend, True)
+
+    @confirmed(
+        label="Disable",
+        consequence="No new request goes to the backend. Running ones end there. Models that have no other "
+        "place are not served.",
+        done="disabled",
+        icon="toggle_off",
+        facts=tell,
+        applies=lambda backend: backend.is_enabled,
+        is_dangerous=True,
+    )
+    def disable(self, request: HttpRequest, backend: Backend) -> None:
+        self._switch(request, backend, False)
+
+    def _switch(self, request: HttpRequest, backend: Backend, is_enabled: bool) -> None:
+        services.save_backend(
+            name=backend.name,
+            kind=backend.kind,
+            base_url=backend.base_url,
+            is_enabled=is_enabled,
+            actor=Actor.staff(request.user),
+        )
+
+
+def tell_withdrawal(passed: PassedCheck, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    required = CatalogModel.objects.order_by("pk").values_list("pk", "required_checks")
+    closed = [model for model, checks in required if passed.check_name in checks]
+    shown = ", ".join(closed[:MOST_MODELS]) + (" and more" if len(closed) > MOST_MODELS else "")
+    return [
+        ("Check", passed.check_name),
+        ("Organization", passed.organization),
+        ("Passed", moment(passed.created_at)),
+        ("Models that require it", shown or "none"),
+    ]
+
+
+@admin.register(PassedCheck)
+class PassedCheckAdmin(ModelAdmin):
+    """Which organizations met the conditions of models that have some."""
+
+    about = "Some models ask that an organization has passed a check, such as terms that it accepted."
+    first_step = "Add an entry when an organization has passed one. Models without checks need none."
+    list_display = ["check_name", "organization", "created"]
+    list_select_related = ["organization"]
+    search_fields = ["check_name", "organization__name"]
+    autocomplete_fields = ["organization"]
+    readonly_fields = ["created"]
+    ordering = ["check_name", "organization__name"]
+    actions = ["withdraw"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PassedCheck]:
+        found: QuerySet[PassedCheck] = super().get_queryset(request)
+        return found.select_related("organization")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["organization", "check_name", *(["created"] if obj else [])]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: PassedCheck, form: Any, change: bool) -> None:
+        passed = services.pass_check(
+            organization=obj.organization, check_name=obj.check_name, actor=Actor.staff(request.user)
+        )
+        obj.pk = passed.pk
+
+    @display(description="Passed", ordering="created_at")
+    def created(self, passed: PassedCheck) -> SafeString:
+        return moment(passed.created_at)
+
+    @confirmed(
+        label="Withdraw",
+        consequence="The organization no longer passes the check. Within seconds the models that require it "
+        "are closed to all of its keys. It can be passed again.",
+        done="withdrawn",
+        icon="remove_moderator",
+        permission="inference.delete_passedcheck",
+        facts=tell_withdrawal,
+        is_dangerous=True,
+        is_removal=True,
+    )
+    def withdraw(self, request: HttpRequest, passed: PassedCheck) -> None:
+        services.withdraw_check(passed=passed, actor=Actor.staff(request.user))

@@ -1,0 +1,157 @@
+"""What an operator may write about backends and models, checked field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+
+from billing.money import parse_price, price_text
+from gateway_site.console.kit.model_admin import (
+    Checkbox,
+    CheckboxSelectMultiple,
+    PasswordInput,
+    SeenForm,
+    TextInput,
+)
+from gateway_site.http_client.addresses import AddressRefused, parse_base_url
+from inference.catalog.services import MODALITIES, PRICES
+from inference.models import Backend, CatalogModel, Deployment
+
+
+class BackendForm(SeenForm):
+    credential = forms.CharField(
+        label="API key",
+        required=False,
+        # Never rendered back, whatever was typed.
+        widget=PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="Stored encrypted and never shown. Empty: as it is.",
+    )
+    removes_credential = forms.BooleanField(label="Remove the API key", required=False, widget=Checkbox)
+
+    class Meta:
+        model = Backend
+        fields = ["name", "kind", "base_url", "options", "is_enabled"]
+        labels = {"base_url": "Address", "is_enabled": "Switched on"}
+
+    def state(self) -> Any:
+        return {**super().state(), "credential": self.instance.credential_ciphertext}
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if cleaned.get("kind") == Backend.Kind.SIMULATOR:
+            return cleaned
+        try:
+            parse_base_url(cleaned.get("base_url", ""), allowed_hosts=settings.GATEWAY_BACKEND_HOSTS)
+        except AddressRefused as problem:
+            self.add_error("base_url", str(problem))
+        return cleaned
+
+
+class DeploymentForm(forms.ModelForm):
+    class Meta:
+        model = Deployment
+        fields = ["backend", "upstream_id", "weight", "is_enabled"]
+        labels = {"upstream_id": "Its name there", "is_enabled": "Switched on"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            # Another backend or name is another deployment, with a history of its own.
+            self.fields["backend"].disabled = self.fields["upstream_id"].disabled = True
+
+
+class PriceField(forms.CharField):
+    """USD as a plain decimal; pico-USD inside. Nothing written is no price, which is not zero."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, widget=TextInput, **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        return price_text(value) if isinstance(value, int) else value
+
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value)
+        if not text:
+            return None
+        try:
+            return parse_price(text)
+        except ValueError as problem:
+            raise forms.ValidationError(str(problem)) from None
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed(self.prepare_value(initial), data)
+
+
+class WordsField(forms.CharField):
+    """A list of words, separated by commas."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, widget=TextInput, help_text="Words, separated by commas.", **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(value) if isinstance(value, list) else value
+
+    def clean(self, value: Any) -> Any:
+        return [word.strip() for word in super().clean(value).split(",") if word.strip()]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed(self.prepare_value(initial), data)
+
+
+class ModalitiesField(forms.MultipleChoiceField):
+    def __init__(self, **options: Any) -> None:
+        choices = [(each, each) for each in MODALITIES]
+        super().__init__(choices=choices, widget=CheckboxSelectMultiple, initial=["text"], **options)
+
+
+class ModelForm(SeenForm):
+    prompt = PriceField()
+    completion = PriceField()
+    cached = PriceField(help_text="Prompt tokens read from a cache. Empty for a new model: as the prompt's.")
+    request = PriceField()
+    image = PriceField()
+    input_modalities = ModalitiesField()
+    output_modalities = ModalitiesField()
+    supported_sampling_parameters = WordsField()
+    supported_features = WordsField()
+    required_checks = WordsField()
+
+    class Meta:
+        model = CatalogModel
+        fields = [
+            "id",
+            "display_name",
+            "owned_by",
+            "is_enabled",
+            "context_length",
+            "max_output_length",
+            "tokenizer",
+            "quantization",
+            "input_modalities",
+            "output_modalities",
+            "supported_sampling_parameters",
+            "supported_features",
+            "required_checks",
+        ]
+        labels = {"id": "ID", "is_enabled": "Switched on"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, column in PRICES.items():
+            self.initial[name] = getattr(self.instance, column)
+
+    def state(self) -> Any:
+        columns = DeploymentForm.Meta.fields
+        return {
+            **super().state(),
+            **{column: getattr(self.instance, column) for column in PRICES.values()},
+            "places": sorted(self.instance.deployments.values_list("pk", *columns)),
+        }
+
+    @property
+    def changed_columns(self) -> dict[str, Any]:
+        """What the operator changed, by column."""
+        changed = {name: self.cleaned_data[name] for name in self.changed_data if name not in ("id", "seen")}
+        return {PRICES.get(name, name): value for name, value in changed.items()}

@@ -1,0 +1,219 @@
+"""The console's page for the catalog: what customers can ask for, what it costs, and where it is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Prefetch, QuerySet, Sum
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from billing.money import price_text
+from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, confirmed, display
+from gateway_site.console.kit.moments import moment
+from inference.admin.forms import DeploymentForm, ModelForm
+from inference.catalog import services
+from inference.catalog.served_models import price_of
+from inference.models import CatalogModel, DailyActivity, Deployment
+from organization.audit.trail import Actor
+
+MILLION = 1_000_000
+PRICES_TITLE = "USD per token, per image, per request"
+ABILITIES_TITLE = "What it takes and can"
+ABILITIES = [
+    "input_modalities",
+    "output_modalities",
+    "supported_sampling_parameters",
+    "supported_features",
+    "required_checks",
+]
+READINESS = {
+    "served": "success",
+    "no price": "danger",
+    "no place": "warning",
+    "backend trouble": "danger",
+    "off": "",
+}
+
+
+def live_places(model: Any) -> list[Deployment]:
+    """Where the model can be had, from what was fetched for the whole page."""
+    return [each for each in model.deployments.all() if each.is_enabled and each.backend.is_enabled]
+
+
+def readiness(model: CatalogModel) -> str:
+    """Whether a request for the model would be answered, in a word."""
+    if not model.is_enabled:
+        return "off"
+    if price_of(model) is None:
+        return "no price"
+    places = live_places(model)
+    if not places:
+        return "no place"
+    return "backend trouble" if all(each.backend.probe_problem for each in places) else "served"
+
+
+def price_cell(model: CatalogModel) -> SafeString:
+    """USD for a million tokens, as people compare them, above the exact price of one."""
+    prompt, completion = model.prompt_price_picousd, model.completion_price_picousd
+    if prompt is None or completion is None:
+        return format_html("<span>{}</span>", "not set")
+    return format_html(
+        'in ${} · out ${}<span class="under mono">{} / {}</span>',
+        price_text(prompt * MILLION),
+        price_text(completion * MILLION),
+        price_text(prompt),
+        price_text(completion),
+    )
+
+
+def tell(model: CatalogModel, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    since = timezone.now().date() - timedelta(days=6)
+    asked = DailyActivity.objects.filter(day__gte=since, model=model.pk).aggregate(number=Sum("requests"))
+    places = [f"{each.upstream_id} on {each.backend}" for each in live_places(model)]
+    return [
+        ("Readiness now", readiness(model)),
+        ("USD per million tokens", price_cell(model)),
+        ("Places", ", ".join(places) or "none"),
+        ("Requests in 7 days", asked["number"] or 0),
+    ]
+
+
+class DeploymentInline(TabularInline):
+    model = Deployment
+    form = DeploymentForm
+    can_delete = True
+    verbose_name = "place"
+    fields = ["backend", "upstream_id", "weight", "is_enabled"]
+    autocomplete_fields = ["backend"]
+
+
+@admin.register(CatalogModel)
+class CatalogModelAdmin(ModelAdmin):
+    about = "The models that customers can ask for, what they cost, and which backends answer for them."
+    first_step = "Add a backend and import its models there, or add one by hand or with this command."
+    first_command = "python manage.py add_model ID --backend NAME --prompt-price USD --completion-price USD"
+    form = ModelForm
+    inlines = [DeploymentInline]
+    list_display = ["title", "state", "price", "places", "context_length", "max_output_length", "last_probe"]
+    list_filter = ["is_enabled", "deployments__backend"]
+    search_fields = ["id", "display_name", "owned_by"]
+    ordering = ["id"]
+    actions = ["enable", "disable"]
+    fieldsets = [
+        (None, {"fields": ["id", "display_name", "owned_by", "is_enabled", "seen"]}),
+        (PRICES_TITLE, {"fields": list(services.PRICES)}),
+        ("Limits", {"fields": ["context_length", "max_output_length", "tokenizer", "quantization"]}),
+        (
+            ABILITIES_TITLE,
+            {"fields": ABILITIES},
+        ),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[CatalogModel]:
+        found: QuerySet[CatalogModel] = super().get_queryset(request)
+        places = Deployment.objects.select_related("backend").order_by("pk")
+        return found.prefetch_related(Prefetch("deployments", places))
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        found = super().get_fieldsets(request, obj)
+        if obj is None or self.has_change_permission(request, obj):
+            return found
+        # The form's own fields are for writing; who may only look is shown the same in words.
+        in_words = {PRICES_TITLE: ["price", "all_prices"], ABILITIES_TITLE: ["abilities"]}
+        return [
+            (title, {"fields": in_words.get(title) or [name for name in options["fields"] if name != "seen"]})
+            for title, options in found
+        ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["id", "price", "all_prices", "abilities"] if obj else []
+
+    def save_model(self, request: HttpRequest, obj: CatalogModel, form: Any, change: bool) -> None:
+        saved, _ = services.save_model(
+            model_id=obj.pk, changes=form.changed_columns, actor=Actor.staff(request.user)
+        )
+        obj.pk = saved.pk
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        actor = Actor.staff(request.user)
+        changed = formset.save(commit=False)
+        for deployment in formset.deleted_objects:
+            services.remove_deployment(deployment=deployment, actor=actor)
+        for deployment in changed:
+            services.save_deployment(
+                model=form.instance,
+                backend=deployment.backend,
+                upstream_id=deployment.upstream_id,
+                weight=deployment.weight,
+                is_enabled=deployment.is_enabled,
+                actor=actor,
+            )
+
+    # --- columns -------------------------------------------------------------------------------------
+
+    @display(description="Model", ordering="id")
+    def title(self, model: CatalogModel) -> SafeString:
+        return format_html('{}<span class="under">{}</span>', model.pk, model.display_name or model.owned_by)
+
+    @display(description="Readiness", label=READINESS)
+    def state(self, model: Any) -> str:
+        return readiness(model)
+
+    @display(description="USD per million tokens", ordering="prompt_price_picousd")
+    def price(self, model: CatalogModel) -> SafeString:
+        return price_cell(model)
+
+    @display(description="USD each")
+    def all_prices(self, model: CatalogModel) -> SafeString:
+        shown = [
+            (name, "not set" if (price := getattr(model, column)) is None else price_text(price))
+            for name, column in services.PRICES.items()
+        ]
+        return format_html_join("", "<div>{}: {}</div>", shown)
+
+    @display(description="In words")
+    def abilities(self, model: CatalogModel) -> SafeString:
+        shown = [(name.replace("_", " "), ", ".join(getattr(model, name)) or "none") for name in ABILITIES]
+        return format_html_join("", "<div>{}: {}</div>", shown)
+
+    @display(description="Places")
+    def places(self, model: CatalogModel) -> str:
+        return ", ".join(each.backend.name for each in live_places(model)) or "none"
+
+    @display(description="Last probe")
+    def last_probe(self, model: CatalogModel) -> SafeString:
+        backends = [each.backend for each in live_places(model)]
+        times = [each.probed_at for each in backends if each.probed_at]
+        problem = next((each.probe_problem for each in backends if each.probe_problem), "")
+        return format_html('{}<span class="under">{}</span>', moment(max(times) if times else None), problem)
+
+    # --- actions -------------------------------------------------------------------------------------
+
+    @confirmed(
+        label="Enable",
+        consequence="Customers see the model within seconds, and can use it if it has a price and a place.",
+        done="enabled",
+        icon="toggle_on",
+        facts=tell,
+        applies=lambda model: not model.is_enabled,
+    )
+    def enable(self, request: HttpRequest, model: CatalogModel) -> None:
+        services.save_model(model_id=model.pk, changes={"is_enabled": True}, actor=Actor.staff(request.user))
+
+    @confirmed(
+        label="Disable",
+        consequence="Customers no longer see the model, and new requests for it are answered with 404. "
+        "Running ones end as they would.",
+        done="disabled",
+        icon="toggle_off",
+        facts=tell,
+        applies=lambda model: model.is_enabled,
+        is_dangerous=True,
+    )
+    def disable(self, request: HttpRequest, model: CatalogModel) -> None:
+        services.save_model(model_id=model.pk, changes={"is_enabled": False}, actor=Actor.staff(request.user))

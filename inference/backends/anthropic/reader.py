@@ -1,0 +1,203 @@
+"""The events of a Messages stream into ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gateway_site.api.errors import BackendFailed
+from gateway_site.http_client.failures import failure_of_record
+from gateway_site.http_client.sse import Record
+from gateway_site.http_client.untrusted_json import decoded
+from inference.backends.tool_calls import MAX_CALLS
+from inference.backends.usage import Alert, UsageWatch
+from inference.events import (
+    Event,
+    Finish,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStart,
+    Usage,
+)
+
+
+class _Delta(Struct, gc=False):
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _Block(Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+
+
+class _Message(Struct, gc=False):
+    usage: Any = None
+
+
+class _Happening(Struct, gc=False):
+    """Any event of the stream, and a whole message: their names do not collide."""
+
+    type: str
+    index: int = 0
+    delta: _Delta | None = None
+    content_block: _Block | None = None
+    message: _Message | None = None
+    usage: Any = None
+    error: Any = None
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Happening).decode
+
+_REASONS: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+class MessagesReader:
+    """The reader of one message."""
+
+    def __init__(self, *, alert: Alert, credential: str) -> None:
+        self.is_done = False
+        self._credential = credential
+        self._usage = UsageWatch(alert)
+        self._figures: dict[str, Any] = {}
+        self._has_output = False
+        self._is_finished = False
+        # Block of the stream -> number of the call, and whether its arguments have begun.
+        self._calls: dict[int, int] = {}
+        self._begun: set[int] = set()
+
+    def feed(self, record: Record) -> list[Event]:
+        if self.is_done:
+            return []
+        happening = decoded(_decode, record.data)
+        match happening.type:
+            case "content_block_delta":
+                return self._said(happening.index, happening.delta)
+            case "content_block_start":
+                return self._opened(happening.index, happening.content_block)
+            case "content_block_stop":
+                return self._closed(happening.index)
+            case "message_start":
+                # Not reported yet: its count of output is of the first token, and an answer that is cut
+                # off would be charged by it.
+                self._note(happening.message.usage if happening.message else None)
+            case "message_delta":
+                reason = happening.delta.stop_reason if happening.delta else None
+                return self._finish(reason) + self._counted(happening.usage)
+            case "message_stop":
+                self.is_done = True
+            case "error":
+                raise failure_of_record(
+                    happening.error, has_output=self._has_output, credential=self._credential
+                )
+        return []  # `ping`, and whatever is invented later
+
+    def feed_whole(self, body: bytes) -> list[Event]:
+        happening = decoded(_decode, body)
+        if happening.error:
+            raise failure_of_record(happening.error, has_output=False, credential=self._credential)
+        events: list[Event] = []
+        for index, block in enumerate(happening.content or ()):
+            events += self._opened(index, block) + self._closed(index)
+        events += self._finish(happening.stop_reason) + self._counted(happening.usage)
+        self.is_done = True
+        return events
+
+    def end(self) -> list[Event]:
+        if self._is_finished:
+            return []
+        # A server that says `message_stop` has said all it will; one that just stops was cut off.
+        if not (self.is_done and self._has_output):
+            raise BackendFailed
+        return self._finish("end_turn") + ([self._usage.latest] if self._usage.latest else [])
+
+    def _said(self, block: int, delta: _Delta | None) -> list[Event]:
+        if delta is None or self._is_finished:
+            return []
+        if delta.text:
+            self._has_output = True
+            return [TextDelta(0, delta.text)]
+        if delta.thinking:
+            self._has_output = True
+            return [ReasoningDelta(0, delta.thinking)]
+        if delta.partial_json and block in self._calls:
+            self._begun.add(block)
+            return [ToolCallArguments(0, self._calls[block], delta.partial_json)]
+        return []
+
+    def _opened(self, index: int, block: _Block | None) -> list[Event]:
+        if block is None:
+            raise BackendFailed
+        if block.type != "tool_use":
+            return self._said(index, _Delta(text=block.text, thinking=block.thinking))
+        if not block.id or not block.name or index in self._calls or len(self._calls) == MAX_CALLS:
+            raise BackendFailed
+        self._has_output = True
+        number = self._calls[index] = len(self._calls)
+        events: list[Event] = [ToolCallStart(0, number, block.id, block.name)]
+        if block.input:
+            self._begun.add(index)
+            events.append(ToolCallArguments(0, number, msgspec.json.encode(block.input).decode()))
+        return events
+
+    def _closed(self, index: int) -> list[Event]:
+        if index in self._calls and index not in self._begun:
+            # A call without arguments streams none; clients parse the text and need an object in it.
+            self._begun.add(index)
+            return [ToolCallArguments(0, self._calls[index], "{}")]
+        return []
+
+    def _finish(self, reason: str | None) -> list[Event]:
+        if reason is None or self._is_finished:
+            return []
+        self._is_finished = True
+        return [Finish(0, _REASONS.get(reason, "stop"))]
+
+    def _counted(self, usage: Any) -> list[Event]:
+        if usage is None:
+            return []
+        self._note(usage)
+        believed = self._report()
+        return [] if believed is None else [believed]
+
+    def _note(self, usage: Any) -> None:
+        """Figures come in two halves, the input's first; a later figure replaces an earlier one."""
+        if isinstance(usage, dict):
+            self._figures |= {name: figure for name, figure in usage.items() if figure is not None}
+
+    def _report(self) -> Usage | None:
+        figures = self._figures
+        # What was read from the cache, and what was written to it, is counted beside the rest.
+        inputs = [
+            figures.get("input_tokens"),
+            figures.get("cache_read_input_tokens", 0),
+            figures.get("cache_creation_input_tokens", 0),
+        ]
+        is_plain = all(type(figure) is int and figure >= 0 for figure in inputs)
+        return self._usage.report(
+            sum(inputs) if is_plain else None,
+            figures.get("output_tokens"),
+            cached_tokens=figures.get("cache_read_input_tokens"),
+            cache_write_tokens=figures.get("cache_creation_input_tokens"),
+            has_output=self._has_output,
+        )

@@ -1,0 +1,105 @@
+"""
+Backend rows as objects that can be called. One for each row and process, made anew when the row changes.
+
+All share one client and with it one pool of connections; those to an address that no row has any more are
+closed by their idle time. A request that still runs on an old object ends on it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+
+from gateway_site.http_client.addresses import AddressRefused, BaseUrl, parse_base_url
+from gateway_site.http_client.client import Client, Timeouts
+from inference import tokenizer
+from inference.backends.anthropic.backend import AnthropicBackend
+from inference.backends.base import Backend
+from inference.backends.openai_chat.backend import OpenAIBackend
+from inference.backends.openai_responses.backend import OpenAIResponsesBackend
+from inference.backends.simulator.backend import SimulatorBackend
+from inference.catalog import credentials_vault
+from inference.catalog.credentials_vault import CredentialUnreadable
+from inference.models import Backend as BackendRow
+
+SIMULATOR_VOCABULARY = "o200k_base"
+
+
+class BackendMisconfigured(Exception):
+    """Why a row cannot become a backend, for an operator. Never holds the credential."""
+
+
+def _openai(row: BackendRow) -> Backend:
+    speaks = OpenAIResponsesBackend if row.options.get("api") == "responses" else OpenAIBackend
+    return speaks(
+        client,
+        name=row.name,
+        base_url=base_url_of(row),
+        api_key=credential_of(row),
+        server=row.options.get("server", "other"),
+        lacks=row.options.get("lacks", ()),
+    )
+
+
+def _anthropic(row: BackendRow) -> Backend:
+    return AnthropicBackend(
+        client,
+        name=row.name,
+        base_url=base_url_of(row),
+        api_key=credential_of(row),
+        thinking=row.options.get("thinking", "budget"),
+        lacks=row.options.get("lacks", ()),
+    )
+
+
+def _simulator(row: BackendRow) -> Backend:
+    return SimulatorBackend(tokenizer.counter(SIMULATOR_VOCABULARY))
+
+
+KINDS: dict[str, Callable[[BackendRow], Backend]] = {
+    BackendRow.Kind.OPENAI: _openai,
+    BackendRow.Kind.ANTHROPIC: _anthropic,
+    BackendRow.Kind.SIMULATOR: _simulator,
+}
+
+
+def base_url_of(row: BackendRow) -> BaseUrl:
+    """The row's address, checked again: the list of hosts may have changed since it was saved."""
+    return parse_base_url(row.base_url, allowed_hosts=settings.GATEWAY_BACKEND_HOSTS)
+
+
+def credential_of(row: BackendRow) -> str:
+    return credentials_vault.unseal(row.credential_ciphertext) if row.credential_ciphertext else ""
+
+
+def live(row: BackendRow) -> Backend:
+    """The object of this row, or BackendMisconfigured. Callable from any thread."""
+    ciphertext = bytes(row.credential_ciphertext) if row.credential_ciphertext else None
+    fingerprint = (row.name, row.kind, row.base_url, ciphertext, repr(sorted(row.options.items())))
+    with _lock:
+        kept = _made.get(row.pk)
+        if kept is None or kept[0] != fingerprint:
+            kept = _made[row.pk] = (fingerprint, _make(row))
+        return kept[1]
+
+
+def _make(row: BackendRow) -> Backend:
+    try:
+        return KINDS[row.kind](row)
+    except (AddressRefused, CredentialUnreadable, ValueError, TypeError, KeyError) as problem:
+        raise BackendMisconfigured(str(problem)) from None
+
+
+client = Client(
+    Timeouts(
+        connect=settings.GATEWAY_CONNECT_SECONDS,
+        first_byte=settings.GATEWAY_FIRST_BYTE_SECONDS,
+        between_bytes=settings.GATEWAY_BETWEEN_BYTES_SECONDS,
+        total=settings.GATEWAY_DEADLINE_SECONDS,
+    )
+)
+_lock = threading.Lock()
+_made: dict[int, tuple[tuple[Any, ...], Backend]] = {}

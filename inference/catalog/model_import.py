@@ -1,0 +1,52 @@
+"""Bringing the models of a backend's own list into the catalog, for the console and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.db import transaction
+
+from gateway_site.api.errors import Conflict, InvalidRequest
+from inference.catalog import services
+from inference.catalog.upstream_models import UpstreamModel, UpstreamTrouble, fetch_models
+from inference.models import Backend, CatalogModel
+from organization.audit.trail import Actor
+
+
+def import_models(
+    *, backend: Backend, actor: Actor, prefix: str = "", changes: Mapping[str, Any] | None = None
+) -> dict[str, list[str]]:
+    """
+    Ask the backend which models it has. Ids here, by what became of them: added, present, skipped.
+
+    `changes` are the columns of new models. One that is there may be another backend's, or have been set up
+    by hand: it is left alone.
+    """
+    if backend.kind == Backend.Kind.SIMULATOR:
+        raise InvalidRequest("A simulator has no list of models.")
+    try:
+        found = async_to_sync(fetch_models)(backend)
+    except UpstreamTrouble as problem:
+        raise Conflict(f"{backend.name}: {problem}") from None
+    outcome: dict[str, list[str]] = {"added": [], "present": [], "skipped": []}
+    for model in found:
+        state = _import(backend, model, prefix, dict(changes or {}), actor)
+        outcome[state].append(f"{prefix}{model.id}")
+    return outcome
+
+
+def _import(place: Backend, found: UpstreamModel, prefix: str, changes: dict[str, Any], actor: Actor) -> str:
+    model_id = f"{prefix}{found.id}"
+    if model_id.isprintable() and CatalogModel.objects.filter(pk=model_id).exists():
+        return "present"
+    if found.context_length is not None:
+        changes["context_length"] = found.context_length
+    try:
+        with transaction.atomic():
+            model, _ = services.save_model(model_id=model_id, changes=changes, actor=actor)
+            services.save_deployment(model=model, backend=place, upstream_id=found.id, actor=actor)
+    except InvalidRequest:
+        return "skipped"  # an id that could not be asked for here
+    return "added"

@@ -1,0 +1,205 @@
+"""
+The models that can be asked for, as a request needs them: price, limits, and where they are deployed.
+
+Each process keeps what it read. An entry is read again when it is asked for and older than a second, so a
+change made anywhere, by whatever means, is seen by every process within MAX_AGE_SECONDS. While one request
+reads, the others that need the same entry wait for that reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from django.db.models import Prefetch, QuerySet
+
+from billing.money import Price
+from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
+from gateway_site.database.off_loop import off_loop
+from inference.backends import registry
+from inference.backends.base import Backend
+from inference.backends.registry import BackendMisconfigured
+from inference.models import CatalogModel, Deployment, PassedCheck
+from organization.models import ProjectKey
+
+logger = logging.getLogger(__name__)
+
+MAX_AGE_SECONDS = 1.0
+# More than a catalog has; a client that asks for ids that nobody has must not fill the memory.
+MAX_ENTRIES = 10_000
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One deployment, ready to be called."""
+
+    deployment_id: int
+    name: str  # for activity records
+    backend: Backend
+    model: str  # the model's id on that backend
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    id: str
+    price: Price
+    context_length: int
+    max_output_length: int
+    tokenizer: str
+    input_modalities: tuple[str, ...]
+    targets: tuple[Target, ...]  # the enabled ones; never empty
+    weights: tuple[int, ...]  # of the targets, in their order
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model as it was read. `served` is None where a price or a deployment is missing."""
+
+    required_checks: frozenset[str]
+    served: ServedModel | None
+
+
+class FreshCache(Generic[Key, Value]):
+    """What `read` gave for a key no longer than MAX_AGE_SECONDS ago."""
+
+    def __init__(self, read: Callable[[Key], Value], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = off_loop(read)
+        self._clock = clock
+        self._values: dict[Key, tuple[float, Value]] = {}
+        self._readings: dict[Key, asyncio.Task[Value]] = {}
+
+    async def get(self, key: Key) -> Value:
+        kept = self._values.get(key)
+        if kept is not None and self._clock() - kept[0] < MAX_AGE_SECONDS:
+            return kept[1]
+        loop = asyncio.get_running_loop()
+        reading = self._readings.get(key)
+        if reading is None or reading.done() or reading.get_loop() is not loop:
+            reading = self._readings[key] = loop.create_task(self._refresh(key))
+        # Shielded: a client that leaves must not end the reading for the others.
+        return await asyncio.shield(reading)
+
+    def forget(self) -> None:
+        self._values.clear()
+        self._readings.clear()
+
+    async def _refresh(self, key: Key) -> Value:
+        asked_at = self._clock()
+        try:
+            value: Value = await self._read(key)
+        finally:
+            self._readings.pop(key, None)
+        if len(self._values) >= MAX_ENTRIES:
+            self._values.clear()
+        self._values[key] = (asked_at, value)
+        return value
+
+
+async def served_model(model_id: str, key: ProjectKey) -> ServedModel:
+    """
+    The model, if this key's organization may use it and it can be served.
+
+    Else ModelNotFound, PermissionDenied, or ModelNotConfigured: a price that is not set is never zero.
+    """
+    entry = await _entries.get(model_id)
+    if entry is None:
+        raise ModelNotFound()
+    if entry.required_checks:
+        passed = await _passed_checks.get(key.project.organization_id)
+        if missing := entry.required_checks - passed:
+            raise PermissionDenied(f"This model is locked; not passed: {', '.join(sorted(missing))}.")
+    if entry.served is None:
+        raise ModelNotConfigured()
+    return entry.served
+
+
+def forget() -> None:
+    """Read everything anew when next asked, in this process. The others follow within the bound."""
+    _entries.forget()
+    _passed_checks.forget()
+
+
+def enabled_models() -> QuerySet[CatalogModel]:
+    """Models that customers may see, each with its `live_deployments`."""
+    live = Deployment.objects.filter(is_enabled=True, backend__is_enabled=True)
+    return CatalogModel.objects.filter(is_enabled=True).prefetch_related(
+        Prefetch("deployments", live.select_related("backend").order_by("pk"), to_attr="live_deployments")
+    )
+
+
+def find_enabled(model_id: str) -> CatalogModel | None:
+    # PostgreSQL refuses NUL and lone surrogates with an error where SQLite finds nothing.
+    return enabled_models().filter(pk=model_id).first() if model_id.isprintable() else None
+
+
+def price_of(model: CatalogModel) -> Price | None:
+    """None while any part of it is not set."""
+    parts = {
+        "prompt": model.prompt_price_picousd,
+        "cached": model.cached_price_picousd,
+        "completion": model.completion_price_picousd,
+        "image": model.image_price_picousd,
+        "request": model.request_price_picousd,
+    }
+    known = {name: value for name, value in parts.items() if value is not None}
+    return Price(**known) if len(known) == len(parts) else None
+
+
+def checks_passed_by(organization_id: uuid.UUID) -> frozenset[str]:
+    passed = PassedCheck.objects.filter(organization_id=organization_id)
+    return frozenset(passed.values_list("check_name", flat=True))
+
+
+def _read_entry(model_id: str) -> Entry | None:
+    model = find_enabled(model_id)
+    if model is None:
+        return None
+    return Entry(required_checks=frozenset(model.required_checks), served=_served(model))
+
+
+def _served(model: CatalogModel) -> ServedModel | None:
+    price = price_of(model)
+    if price is None:
+        logger.error("model %s is asked for and has no complete price", model.pk)
+        return None
+    weighted = []
+    for deployment in model.live_deployments:  # type: ignore[attr-defined]
+        try:
+            weighted.append((_target(deployment), deployment.weight))
+        except BackendMisconfigured as problem:
+            logger.error("backend %s cannot be used: %s", deployment.backend.name, problem)
+    if not weighted:
+        logger.error("model %s is asked for and has no deployment that can be used", model.pk)
+        return None
+    return ServedModel(
+        id=model.pk,
+        price=price,
+        context_length=model.context_length,
+        max_output_length=model.max_output_length,
+        tokenizer=model.tokenizer,
+        input_modalities=tuple(model.input_modalities),
+        targets=tuple(target for target, _ in weighted),
+        weights=tuple(weight for _, weight in weighted),
+    )
+
+
+def _target(deployment: Deployment) -> Target:
+    backend = deployment.backend
+    return Target(
+        deployment_id=deployment.pk,
+        name=f"{backend.name}/{deployment.upstream_id}",
+        backend=registry.live(backend),
+        model=deployment.upstream_id,
+    )
+
+
+_entries: FreshCache[str, Entry | None] = FreshCache(_read_entry)
+_passed_checks: FreshCache[uuid.UUID, frozenset[str]] = FreshCache(checks_passed_by)

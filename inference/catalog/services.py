@@ -1,0 +1,296 @@
+"""
+What operators do to backends, models and deployments. Every door comes through here: the console and the
+commands. Each service is one transaction that also writes the audit trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import transaction
+
+from billing.money import MAX_NANOUSD, price_text
+from gateway_site.api.errors import InvalidRequest, NotFound
+from gateway_site.http_client.addresses import AddressRefused, parse_base_url
+from inference.backends.credentials import checked_credential
+from inference.backends.openai_chat.request import SERVERS
+from inference.catalog import credentials_vault, served_models
+from inference.catalog.credentials_vault import CredentialUnreadable
+from inference.models import MODEL_ID_LENGTH, Backend, CatalogModel, Deployment, PassedCheck
+from inference.tokenizer import VOCABULARIES
+from organization.audit import trail
+from organization.audit.trail import Actor
+from organization.models import NAME_LENGTH, Organization
+
+MODALITIES = ("text", "image", "file", "audio", "video")
+PRICES = {
+    "prompt": "prompt_price_picousd",
+    "completion": "completion_price_picousd",
+    "cached": "cached_price_picousd",
+    "request": "request_price_picousd",
+    "image": "image_price_picousd",
+}
+# What a price is where only those of prompt and completion were given: images cost their tokens, a request
+# costs nothing by itself. Cached tokens cost what others do; see `_complete_prices`.
+UNNAMED_PRICES = {"request_price_picousd": 0, "image_price_picousd": 0}
+MAX_LENGTH = 2**31 - 1
+DEFAULT_OUTPUT_LENGTH = 4096
+BACKEND_OPTIONS = {
+    "openai": {"server", "api", "lacks"},
+    "anthropic": {"thinking", "lacks"},
+    "simulator": set(),
+}
+# Which of its two an `openai` backend is asked through.
+APIS = ("chat", "responses")
+
+
+def save_backend(
+    *,
+    name: str,
+    kind: str,
+    actor: Actor,
+    base_url: str = "",
+    credential: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    is_enabled: bool | None = None,
+) -> tuple[Backend, bool]:
+    """
+    The backend of this name as told, and whether it is new.
+
+    None leaves what is there: the credential, the options, the switch. An empty credential removes it.
+    """
+    if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
+        raise InvalidRequest(f"A backend's name has 1 to {NAME_LENGTH} characters.", param="name")
+    if kind not in Backend.Kind.values:
+        raise InvalidRequest(f"The kind must be one of {', '.join(Backend.Kind.values)}.", param="kind")
+    address = _checked_address(kind, base_url)
+    with transaction.atomic():
+        backend, is_new = Backend.objects.get_or_create(
+            name=name, defaults={"kind": kind, "base_url": address}
+        )
+        changes: dict[str, Any] = {"kind": kind, "base_url": address}
+        if options is not None:
+            changes["options"] = _checked_options(kind, options)
+        if is_enabled is not None:
+            changes["is_enabled"] = is_enabled
+        if credential is not None:
+            changes["credential_ciphertext"] = _sealed(credential)
+        elif backend.credential_ciphertext and _origin(backend.base_url) != _origin(address):
+            # Whoever may edit an address must not thereby read the credential at their own server.
+            raise InvalidRequest("The host changes: give the API key again.", param="credential")
+        _apply(backend, changes, is_new, actor)
+    return backend, is_new
+
+
+def save_model(*, model_id: str, changes: Mapping[str, Any], actor: Actor) -> tuple[CatalogModel, bool]:
+    """The model of this id with these columns changed, and whether it is new."""
+    _require_model_id(model_id)
+    with transaction.atomic():
+        model, is_new = CatalogModel.objects.get_or_create(
+            pk=model_id, defaults={"input_modalities": ["text"], "output_modalities": ["text"]}
+        )
+        model = CatalogModel.objects.select_for_update().get(pk=model.pk)
+        wanted = _complete_prices(model, dict(changes))
+        if is_new and "max_output_length" not in wanted and "context_length" in wanted:
+            wanted["max_output_length"] = min(DEFAULT_OUTPUT_LENGTH, wanted["context_length"])
+        _check_model(model, wanted)
+        _apply(model, wanted, is_new, actor)
+    return model, is_new
+
+
+def save_deployment(
+    *,
+    model: CatalogModel,
+    backend: Backend,
+    upstream_id: str,
+    actor: Actor,
+    weight: int | None = None,
+    is_enabled: bool | None = None,
+) -> tuple[Deployment, bool]:
+    """The model under this name on this backend, and whether that is new."""
+    # Servers name models as they like, after the path of a file for example.
+    if not 1 <= len(upstream_id) <= MODEL_ID_LENGTH or not upstream_id.isprintable():
+        raise InvalidRequest(
+            f"A model's name on a backend has 1 to {MODEL_ID_LENGTH} characters.", param="upstream_id"
+        )
+    if weight is not None and not 1 <= weight <= MAX_LENGTH:
+        raise InvalidRequest("A weight is a whole number from 1.", param="weight")
+    with transaction.atomic():
+        deployment, is_new = Deployment.objects.get_or_create(
+            model=model, backend=backend, upstream_id=upstream_id
+        )
+        wanted = {"weight": weight, "is_enabled": is_enabled}
+        changes = {name: value for name, value in wanted.items() if value is not None}
+        _apply(deployment, changes, is_new, actor, about=_place(deployment))
+    return deployment, is_new
+
+
+def remove_deployment(*, deployment: Deployment, actor: Actor) -> None:
+    """Take a model from a backend. Requests that run there end there."""
+    with transaction.atomic():
+        trail.record(actor, "deployment.remove", deployment, organization=None, details=_place(deployment))
+        deployment.delete()
+        transaction.on_commit(served_models.forget)
+
+
+def pass_check(*, organization: Organization, check_name: str, actor: Actor) -> PassedCheck:
+    """Note that the organization meets a condition that some models require."""
+    _require_check_name(check_name)
+    with transaction.atomic():
+        passed, is_new = PassedCheck.objects.get_or_create(organization=organization, check_name=check_name)
+        if is_new:
+            details = {"check": check_name}
+            trail.record(actor, "check.pass", passed, organization=organization, details=details)
+            transaction.on_commit(served_models.forget)
+    return passed
+
+
+def withdraw_check(*, passed: PassedCheck, actor: Actor) -> None:
+    """The organization no longer meets the condition; the models that require it are locked."""
+    with transaction.atomic():
+        details = {"check": passed.check_name}
+        trail.record(actor, "check.withdraw", passed, organization=passed.organization, details=details)
+        passed.delete()
+        transaction.on_commit(served_models.forget)
+
+
+def find_backend(name: str) -> Backend:
+    found = Backend.objects.filter(name=name).first()
+    if found is None:
+        raise NotFound(f"There is no backend named {name!r}.")
+    return found
+
+
+def _apply(
+    row: Backend | CatalogModel | Deployment,
+    changes: Mapping[str, Any],
+    is_new: bool,
+    actor: Actor,
+    about: Mapping[str, Any] | None = None,
+) -> None:
+    """Write what differs, and an event that tells it; nothing if nothing does."""
+    changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
+    if not changed and not is_new:
+        return
+    before = {name: _told(name, getattr(row, name)) for name in changed}
+    for name, value in changed.items():
+        setattr(row, name, value)
+    row.save(update_fields=list(changed))
+    kind = {Backend: "backend", CatalogModel: "model", Deployment: "deployment"}[type(row)]
+    told = changes if is_new else changed
+    details = {**(about or {}), **{name: _told(name, value) for name, value in told.items()}}
+    if not is_new:
+        details["before"] = before
+    trail.record(actor, f"{kind}.{'create' if is_new else 'change'}", row, organization=None, details=details)
+    transaction.on_commit(served_models.forget)
+
+
+def _told(name: str, value: Any) -> Any:
+    if name == "credential_ciphertext":
+        return "set" if value else "removed"
+    if name.endswith("_picousd") and value is not None:
+        return price_text(value)
+    return value
+
+
+def _place(deployment: Deployment) -> dict[str, str]:
+    return {
+        "model": deployment.model_id,
+        "backend": deployment.backend.name,
+        "upstream_id": deployment.upstream_id,
+    }
+
+
+def _checked_address(kind: str, base_url: str) -> str:
+    if kind == Backend.Kind.SIMULATOR:
+        if base_url:
+            raise InvalidRequest("A simulator has no address.", param="base_url")
+        return ""
+    try:
+        address = str(parse_base_url(base_url, allowed_hosts=settings.GATEWAY_BACKEND_HOSTS))
+    except AddressRefused as problem:
+        raise InvalidRequest(str(problem), param="base_url") from None
+    if len(address) > 500:
+        raise InvalidRequest("The address is too long.", param="base_url")
+    return address
+
+
+def _origin(address: str) -> tuple[str, str]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.netloc
+
+
+def _checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(options) - BACKEND_OPTIONS[kind])
+    if unknown:
+        raise InvalidRequest(f"A backend of this kind has no option {unknown[0]!r}.", param="options")
+    if options.get("server", "other") not in SERVERS:
+        raise InvalidRequest(f"The server must be one of {', '.join(SERVERS)}.", param="options")
+    if options.get("api", "chat") not in APIS:
+        raise InvalidRequest(f"The api must be one of {', '.join(APIS)}.", param="options")
+    if options.get("thinking", "budget") not in ("budget", "adaptive"):
+        raise InvalidRequest("thinking must be budget or adaptive.", param="options")
+    lacks = options.get("lacks", [])
+    if not isinstance(lacks, list) or not all(isinstance(each, str) for each in lacks):
+        raise InvalidRequest("lacks must be a list of names.", param="options")
+    return dict(options)
+
+
+def _sealed(credential: str) -> bytes | None:
+    if not credential:
+        return None
+    try:
+        return credentials_vault.seal(checked_credential(credential))
+    except (ValueError, CredentialUnreadable) as problem:
+        raise InvalidRequest(str(problem), param="credential") from None
+
+
+def _require_model_id(model_id: str) -> None:
+    segments = model_id.split("/")
+    if not 1 <= len(model_id) <= MODEL_ID_LENGTH or not model_id.isprintable() or " " in model_id:
+        raise InvalidRequest(f"A model's id has 1 to {MODEL_ID_LENGTH} characters and no spaces.")
+    if any(segment in ("", ".", "..") for segment in segments):
+        raise InvalidRequest("Clients drop such parts of a path: a model's id has no `//`, `/./` or `/../`.")
+
+
+def _require_check_name(name: str) -> None:
+    if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
+        raise InvalidRequest(f"A check's name has 1 to {NAME_LENGTH} characters.")
+
+
+def _complete_prices(model: CatalogModel, changes: dict[str, Any]) -> dict[str, Any]:
+    prompt = changes.get("prompt_price_picousd")
+    if prompt is None:
+        return changes
+    for column, price in UNNAMED_PRICES.items():
+        if getattr(model, column) is None:
+            changes.setdefault(column, price)
+    # A discount that nobody gave must not come from a rise in price.
+    if model.cached_price_picousd in (None, model.prompt_price_picousd):
+        changes.setdefault("cached_price_picousd", prompt)
+    return changes
+
+
+def _check_model(model: CatalogModel, changes: Mapping[str, Any]) -> None:
+    for column in PRICES.values():
+        price = changes.get(column)
+        if price is not None and not 0 <= price <= MAX_NANOUSD:
+            raise InvalidRequest("A price is not negative, and fits in 64 bits of pico-USD.", param=column)
+    for column in ("input_modalities", "output_modalities"):
+        if not set(changes.get(column, ["text"])) <= set(MODALITIES):
+            raise InvalidRequest(f"Modalities are {', '.join(MODALITIES)}.", param=column)
+    if changes.get("tokenizer") and changes["tokenizer"] not in VOCABULARIES:
+        raise InvalidRequest(
+            f"Tokenizers are {', '.join(VOCABULARIES)}; with none, prompts are counted by their bytes.",
+            param="tokenizer",
+        )
+    context = changes.get("context_length", model.context_length)
+    output = changes.get("max_output_length", model.max_output_length)
+    if not 1 <= output <= context <= MAX_LENGTH:
+        raise InvalidRequest(
+            f"An output of up to {output} tokens does not fit a context of {context}.",
+            param="max_output_length",
+        )

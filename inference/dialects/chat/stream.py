@@ -1,0 +1,175 @@
+"""
+Events into the records of a chat stream.
+
+What the SDKs' accumulators need, and what they do otherwise:
+
+- the role once for each choice, in its first chunk (Python joins repeated roles to "assistantassistant",
+  Node refuses a choice without one);
+- choices that first appear in the order 0, 1, 2 (Python: IndexError);
+- no logprobs in a choice's first chunk (Python takes them twice, unless it is the stream's first);
+- id and name of a tool call once, in its first fragment (joined too);
+- all annotations of a choice in one chunk (Python: RuntimeError on the second list without indexes);
+- a finish for every choice, the usage record after all of them, and `[DONE]`; after a failure none of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from inference.dialects.chat.head import Head, citation_of, escaped, usage_of
+from inference.dialects.chat.response import ChoiceLogprobs
+from inference.events import (
+    Annotation,
+    Event,
+    Finish,
+    FunctionCallArguments,
+    FunctionCallStart,
+    Logprobs,
+    PromptLogprobs,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStart,
+    Usage,
+    WebSearch,
+)
+
+# Unspecified: stream-events. As the SDKs of chat completions read them, above.
+DONE = b"data: [DONE]\n\n"
+OPENING: dict[str, Any] = {"role": "assistant", "content": None}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ChatStream:
+    def __init__(self, head: Head) -> None:
+        self._show_reasoning = head.show_reasoning
+        self._include_usage = head.include_usage
+        # Everything but the delta is the same in each chunk, so it is written once.
+        self._start = b"data: " + escaped(_encode(_shared(head)))[:-1] + b',"choices":['
+        self._after = b"}]" + (b',"usage":null' if head.include_usage else b"") + b"}\n\n"
+        self._after_text = b'},"finish_reason":null,"logprobs":null' + self._after
+        # By choice, and only once its role is out: a choice that is here needs nothing but its text.
+        self._before_text: dict[int, bytes] = {}
+        self._opened = 0
+        self._spoke: set[int] = set()
+        self._annotations: dict[int, list[Annotation]] = {}
+        self._usage: Usage | None = None
+
+    def write(self, event: Event) -> bytes:
+        """The record or records of `event`; none for what waits or is not shown."""
+        if type(event) is TextDelta and event.logprobs is None:
+            before = self._before_text.get(event.index)
+            if before is not None:
+                text = event.text
+                encoded = _encode(text)
+                if not text.isascii():
+                    encoded = escaped(encoded)
+                return before + encoded + self._after_text if text else b""
+        return self._write_slowly(event)
+
+    def end(self) -> bytes:
+        """The usage record, if it was asked for and is known, and `[DONE]`."""
+        if not self._include_usage or self._usage is None:
+            return DONE
+        return self._start + b'],"usage":' + _encode(usage_of(self._usage)) + b"}\n\n" + DONE
+
+    def _write_slowly(self, event: Event) -> bytes:
+        match event:
+            case TextDelta(index, text, logprobs):
+                record = self._chunk(index, {"content": text}, _content_logprobs(logprobs))
+                self._before_text[index] = self._start + (b'{"index":%d,"delta":{"content":' % index)
+                return record
+            case RefusalDelta(index, text, logprobs) if text or logprobs:
+                return self._chunk(index, {"refusal": text} if text else {}, _refusal_logprobs(logprobs))
+            case ReasoningDelta(index, text) if text and self._show_reasoning:
+                return self._chunk(index, {"reasoning_content": text})
+            case RefusalDelta() | ReasoningDelta() | WebSearch():  # a search has no place in a chunk
+                return b""
+            case Finish(index, reason):
+                return self._finish(index, reason)
+            case Usage():
+                self._usage = event
+                return b""
+            case Annotation():
+                self._annotations.setdefault(event.index, []).append(event)
+                return b""
+            case PromptLogprobs(entries=entries):
+                chunk = self._chunk(0, {})
+                return chunk.replace(b"}\n\n", b',"prompt_logprobs":' + escaped(_encode(entries)) + b"}\n\n")
+            case _:
+                return self._write_call(event)
+
+    def _write_call(self, event: Event) -> bytes:
+        match event:
+            case ToolCallStart(index, call, identifier, name, arguments):
+                function = {"name": name, "arguments": arguments}
+                fragment = {"index": call, "id": identifier, "type": "function", "function": function}
+                return self._chunk(index, {"tool_calls": [fragment]})
+            case ToolCallArguments(index, call, text):
+                fragment = {"index": call, "function": {"arguments": text}}
+                return self._chunk(index, {"tool_calls": [fragment]})
+            case FunctionCallStart(index, name, arguments):
+                return self._chunk(index, {"function_call": {"name": name, "arguments": arguments}})
+            case FunctionCallArguments(index, text):
+                return self._chunk(index, {"function_call": {"arguments": text}})
+        raise TypeError(f"{type(event).__name__} is not an event that chat can write")
+
+    def _finish(self, index: int, reason: str) -> bytes:
+        cited = self._annotations.pop(index, None)
+        before = b""
+        if cited:
+            before = self._chunk(index, {"annotations": [citation_of(event) for event in cited]})
+        delta = {} if index in self._spoke else {"content": ""}
+        return before + self._chunk(index, delta, finish=reason)
+
+    def _chunk(
+        self, index: int, delta: dict[str, Any], logprobs: Any = None, finish: str | None = None
+    ) -> bytes:
+        earlier = b""
+        if delta:
+            self._spoke.add(index)
+        if index >= self._opened:
+            alone = index if logprobs is None else index + 1
+            for waiting in range(self._opened, alone):
+                earlier += self._record(waiting, OPENING, None, None)
+            self._opened = index + 1
+            delta = {**OPENING, **delta} if logprobs is None else delta
+        return earlier + self._record(index, delta, logprobs, finish)
+
+    def _record(self, index: int, delta: dict[str, Any], logprobs: Any, finish: str | None) -> bytes:
+        return (
+            self._start
+            + (b'{"index":%d,"delta":' % index)
+            + escaped(_encode(delta))
+            + b',"finish_reason":'
+            + _encode(finish)
+            + b',"logprobs":'
+            + escaped(_encode(logprobs))
+            + self._after
+        )
+
+
+def _shared(head: Head) -> dict[str, Any]:
+    shared: dict[str, Any] = {
+        "id": head.id,
+        "object": "chat.completion.chunk",
+        "created": head.created,
+        "model": head.model,
+    }
+    if head.system_fingerprint is not None:
+        shared["system_fingerprint"] = head.system_fingerprint
+    if head.service_tier is not None:
+        shared["service_tier"] = head.service_tier
+    return shared
+
+
+def _content_logprobs(logprobs: Logprobs | None) -> ChoiceLogprobs | None:
+    return ChoiceLogprobs(content=list(logprobs)) if logprobs else None
+
+
+def _refusal_logprobs(logprobs: Logprobs | None) -> ChoiceLogprobs | None:
+    return ChoiceLogprobs(refusal=list(logprobs)) if logprobs else None

@@ -1,0 +1,106 @@
+"""Whether a request may run, where, and for how much: everything before the first byte goes upstream."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from django.conf import settings
+from msgspec import Struct, structs
+
+from billing.ledger.ledger import get_ledger
+from billing.ledger.operations import Hold, HoldRequest
+from billing.money import hold_amount
+from gateway_site.api.errors import ContextLengthExceeded, UnsupportedOption
+from inference import tokenizer
+from inference.backends.base import require_options
+from inference.catalog import served_models
+from inference.catalog.served_models import ServedModel, Target
+from inference.events import Prompt
+from inference.serving import affinity, load_balancing
+from inference.serving.body_pool import SMALL, BodyWork
+from inference.tokenizer import CountTokens, PromptSize
+from organization.models import ProjectKey
+
+
+class Admission(Struct, frozen=True):
+    """A request that has its credit."""
+
+    hold: Hold
+    # With the bound and the hints as the backends are to see them.
+    prompt: Prompt
+    # Those that can do what the prompt asks for, the first choice first.
+    targets: Sequence[Target]
+    size: PromptSize
+    # None where the model names no vocabulary.
+    count: CountTokens | None
+    is_dispatched: bool = True
+
+
+async def admit(
+    prompt: Prompt,
+    *,
+    key: ProjectKey,
+    session: str | None,
+    request_id: uuid.UUID,
+    is_judged_first: bool,
+    work: BodyWork = SMALL,
+) -> Admission:
+    """
+    Resolve the model, check the prompt against it, and hold what the answer can cost at most.
+
+    Where policies are judged before a byte may leave, the hold is marked as dispatched by whoever sends
+    it; otherwise one transaction says both.
+    """
+    model = await served_models.served_model(prompt.model, key)
+    hints, route = affinity.hints_for(key, prompt.cache, session)
+    targets = _able(prompt, model, load_balancing.in_order(model, route))
+    size = await tokenizer.size_of(prompt, model.tokenizer, work)
+    count = await tokenizer.counter_ready(model.tokenizer) if model.tokenizer else None
+    prompt = structs.replace(prompt, output_bound=_output_bound(prompt, model, size), cache=hints)
+    # Nothing is awaited after this: a hold that was given is in the hands of whoever settles it.
+    hold = await get_ledger().reserve(
+        HoldRequest(
+            request_id=request_id,
+            organization_id=key.project.organization_id,
+            project_id=key.project_id,
+            key_id=key.pk,
+            amount_nanousd=hold_amount(
+                model.price,
+                prompt_upper=size.upper,
+                completion_bound=prompt.output_bound,
+                choices=prompt.completions,
+                images=prompt.images,
+            ),
+            model=model.id,
+            price=model.price,
+            key_digests=key.presented_digests,
+            choices=prompt.completions,
+            deadline_seconds=settings.GATEWAY_DEADLINE_SECONDS,
+            is_dispatched=not is_judged_first,
+        )
+    )
+    return Admission(hold, prompt, targets, size, count, is_dispatched=not is_judged_first)
+
+
+def _able(prompt: Prompt, model: ServedModel, targets: Sequence[Target]) -> Sequence[Target]:
+    if not prompt.options_used:
+        return targets
+    asked = prompt.options_used.get("image_input")
+    if asked is not None and model.input_modalities and "image" not in model.input_modalities:
+        raise UnsupportedOption(param=asked)
+    able = [target for target in targets if target.backend.lacks.isdisjoint(prompt.options_used)]
+    if not able:
+        require_options(prompt, targets[0].backend.lacks)
+    return able
+
+
+def _output_bound(prompt: Prompt, model: ServedModel, size: PromptSize) -> int:
+    bound = min(prompt.output_bound, model.max_output_length)
+    if not model.tokenizer:
+        # Bytes say how many tokens there are at most, not that there are too many: the backend will.
+        return bound
+    room = model.context_length - size.likely
+    if room < 1:
+        raise ContextLengthExceeded(tokens=size.likely, limit=model.context_length)
+    return min(bound, room)

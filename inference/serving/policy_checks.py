@@ -1,0 +1,100 @@
+"""Where policies meet a prompt and its answer: which texts are judged, and when the backend may start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Hashable
+
+from django.conf import settings
+
+from gateway_site.api.errors import JudgeUnavailable, PolicyViolation
+from inference.dialects.texts import texts_of
+from inference.events import (
+    Annotation,
+    Event,
+    FunctionCallArguments,
+    FunctionCallStart,
+    Prompt,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStart,
+    WebSearch,
+)
+from inference.serving.body_pool import SMALL, BodyWork
+from inference.serving.generation import Generation
+from policies.enforcement.answer_filter import guarded, released_after
+from policies.enforcement.request_policies import Gate
+
+
+async def judged(
+    generation: Generation, *, gate: Gate, prompt: Prompt, is_streamed: bool, work: BodyWork = SMALL
+) -> AsyncGenerator[Event, None]:
+    """
+    The events of a generation, as far as the request's policies let them.
+
+    Judged first: not a byte of the prompt leaves before the verdict of the enforcing request policies. With
+    GATEWAY_JUDGE_SPECULATIVELY the backend starts while the request is being judged, unless it could do
+    something in the world; a refused prompt has then reached the backend. Either way nothing of the answer is
+    shown before the verdict, and a request that is refused costs its sender nothing.
+    """
+
+    async def check() -> None:
+        began = time.monotonic()
+        try:
+            texts = [await work.run(_text_of_prompt, prompt)] if gate.has_request_policies else []
+            await gate.check_request(texts, is_readable=_is_readable(prompt))
+        except (PolicyViolation, JudgeUnavailable):
+            generation.forgive()
+            raise
+        generation.note_judged(began)
+
+    events = generation.events()
+    is_speculative = settings.GATEWAY_JUDGE_SPECULATIVELY and not _may_have_side_effects(prompt)
+    if gate.blocks_request and is_speculative:
+        events = released_after(check, events)
+    else:
+        await check()
+    return guarded(events, gate=gate, describe=text_of, is_streamed=is_streamed)
+
+
+def text_of(event: Event) -> tuple[Hashable, str] | None:
+    """Which text an event adds to, and what. Two choices, or two calls, are never read as one text."""
+    match event:
+        case TextDelta(index, text):
+            return (index, "text"), text
+        case ReasoningDelta(index, text):
+            return (index, "reasoning"), text
+        case RefusalDelta(index, text):
+            return (index, "refusal"), text
+        case ToolCallStart(index, call, _, name, arguments):
+            # The name ends with a line, so that it is not read into the arguments.
+            return (index, "call", call), f"{name}\n{arguments}"
+        case ToolCallArguments(index, call, text):
+            return (index, "call", call), text
+        case FunctionCallStart(index, name, arguments):
+            return (index, "function"), f"{name}\n{arguments}"
+        case FunctionCallArguments(index, text):
+            return (index, "function"), text
+        case WebSearch(index, query):
+            return (index, "search"), f"{query}\n"
+        case Annotation(index, url, title):
+            return (index, "annotations"), f"{title}\n{url}\n"
+        case _:
+            return None
+
+
+def _text_of_prompt(prompt: Prompt) -> str:
+    """As `check_request` would join the texts."""
+    return "\n".join(texts_of(prompt))
+
+
+def _is_readable(prompt: Prompt) -> bool:
+    """Whether all of it is text. No judge here reads an image, a file or a sound."""
+    return not prompt.images and "other_input" not in prompt.options_used
+
+
+def _may_have_side_effects(prompt: Prompt) -> bool:
+    """Whether the backend itself would act: search, or use a tool of its own. Functions are the client's."""
+    return prompt.web_search_options is not None or any(tool.name is None for tool in prompt.tools)

@@ -1,0 +1,34 @@
+"""The paths that are served ahead of Django."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from gateway_site.api.envelope import TOKEN_COUNT_PATH
+from inference.serving.consumers import chat_completions, responses_endpoint
+from inference.serving.count_tokens_consumer import count_tokens
+
+
+class Ahead:
+    """
+    An ASGI application: these paths, exactly as they are written, and another application for all others.
+
+    A lookup, because the paths have no parameters: Channels' URLRouter matches patterns, which costs every
+    request as much as reading its body.
+    """
+
+    # Tells asgiref, which looks for `async def`, that a call is the whole request.
+    _asgi_single_callable = True
+
+    def __init__(self, otherwise: Any) -> None:
+        self._otherwise = otherwise
+        self._consumers: dict[str, Any] = {
+            chat_completions.dialect.path: chat_completions,
+            responses_endpoint.dialect.path: responses_endpoint,
+            TOKEN_COUNT_PATH: count_tokens,
+        }
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        served: Awaitable[None] = self._consumers.get(scope["path"], self._otherwise)(scope, receive, send)
+        return served

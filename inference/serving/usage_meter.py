@@ -1,0 +1,167 @@
+"""What one request has used so far, from what passed by: reported where the backend says, else counted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from billing.ledger.operations import Basis
+from billing.money import Quantities
+from inference.backends.usage import Alert, UsageWatch
+from inference.events import (
+    Annotation,
+    Event,
+    Finish,
+    FunctionCallStart,
+    PromptLogprobs,
+    TextDelta,
+    ToolCallStart,
+    Usage,
+)
+from inference.tokenizer import CountTokens
+
+# Counted in one go: a millisecond's worth, so that nobody else waits, and no text is kept for long.
+MAX_UNCOUNTED: Final = 512
+# By how much an answer may be over its bound before it is taken for one that will not stop. Pieces may be
+# parts of tokens and characters are no tokens at all, so it takes both: more pieces than tokens were asked
+# for, and more characters than tokens have on average in any language.
+PIECES_A_TOKEN: Final = 1.1
+CHARACTERS_A_TOKEN: Final = 8
+MORE_PIECES: Final = 16
+MORE_CHARACTERS: Final = 128
+
+
+class Meter:
+    """
+    Follows the events of one request.
+
+    Texts are counted piece by piece, as they came: most backends send a token at a time, and what was
+    generated in pieces is paid for in pieces. Without a vocabulary a piece is a token, which it is at the
+    least. Nothing is known only where nothing was seen and the backend has said nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        completions: int,
+        images: int,
+        likely_prompt: int,
+        output_bound: int,
+        count: CountTokens | None,
+        alert: Alert,
+    ) -> None:
+        self._completions = completions
+        # Of all completions together.
+        self._output_bound = output_bound * completions
+        self._most_pieces = int(self._output_bound * PIECES_A_TOKEN) + MORE_PIECES
+        self._most_characters = self._output_bound * CHARACTERS_A_TOKEN + MORE_CHARACTERS
+        self._pieces = 0
+        self._characters = 0
+        # The backend has certainly generated more than it was asked for.
+        self.is_past_bound = False
+        self._images = images
+        self._likely_prompt = likely_prompt
+        self._count = count
+        self._watch = UsageWatch(alert)
+        # Since the last report.
+        self._uncounted: list[str] = []
+        self._counted = 0
+        self._finished: set[int] = set()
+        self.has_output = False
+
+    def note(self, event: Event) -> None:
+        """Count an event's text. Usage events go to `report`."""
+        if type(event) is TextDelta:
+            text = event.text
+        else:
+            match event:
+                case Finish():
+                    self._finished.add(event.index)
+                    return
+                case PromptLogprobs() | Annotation():
+                    return
+                case ToolCallStart() | FunctionCallStart():
+                    text = event.name + event.arguments
+                case _:
+                    text = event.text  # type: ignore[union-attr]
+        if text:
+            self.has_output = True
+            self._uncounted.append(text)
+            self._pieces += 1
+            self._characters += len(text)
+            if self._pieces > self._most_pieces and self._characters > self._most_characters:
+                self.is_past_bound = True
+            if len(self._uncounted) >= MAX_UNCOUNTED:
+                self._settle_count()
+
+    def report(self, usage: Usage) -> None:
+        """What the backend says it has used from the start. What cannot be true is not taken."""
+        believed = self._watch.report(
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            has_output=self.has_output,
+        )
+        if believed is not None:
+            self._uncounted.clear()
+            self._counted = 0
+            self.has_output = self.has_output or believed.completion_tokens > 0
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the backend itself has said the whole: after every Finish, and nothing came later."""
+        return (
+            self._watch.latest is not None
+            and len(self._finished) >= self._completions
+            and not self._uncounted
+            and not self._counted
+        )
+
+    @property
+    def basis(self) -> Basis:
+        return Basis.USAGE if self.is_reported else Basis.OBSERVED
+
+    def usage(self) -> Usage | None:
+        """Everything so far, or None where it cannot be known."""
+        reported = self._watch.latest
+        if reported is None and self._count is None and not self.has_output:
+            return None
+        self._settle_count()
+        if reported is None:
+            return Usage(self._likely_prompt, self._within_bound(self._counted))
+        return Usage(
+            reported.prompt_tokens,
+            self._within_bound(reported.completion_tokens + self._counted),
+            cached_tokens=reported.cached_tokens,
+            cache_write_tokens=reported.cache_write_tokens,
+            reasoning_tokens=reported.reasoning_tokens,
+        )
+
+    def unfinished(self) -> list[int]:
+        """The completions that have not ended."""
+        return [index for index in range(self._completions) if index not in self._finished]
+
+    def _within_bound(self, completion_tokens: int) -> int:
+        """What went on after the bound and was cut is not the customer's, who asked for no more."""
+        return min(completion_tokens, self._output_bound) if self.is_past_bound else completion_tokens
+
+    def quantities(self) -> Quantities | None:
+        """The same as an amount can be made of it."""
+        usage = self.usage()
+        if usage is None:
+            return None
+        return Quantities(
+            prompt=usage.prompt_tokens,
+            cached=usage.cached_tokens or 0,
+            completion=usage.completion_tokens,
+            images=self._images,
+        )
+
+    def _settle_count(self) -> None:
+        if self._count is None:
+            # A piece is a token at the least.
+            self._counted += len(self._uncounted)
+        else:
+            self._counted += sum(map(self._count, self._uncounted))
+        self._uncounted.clear()

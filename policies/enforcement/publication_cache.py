@@ -1,0 +1,200 @@
+"""
+What is in force, remembered by each process and checked against the database by each request.
+
+One thread with one connection does all reading. Whoever asks while it reads is answered by its next read,
+together with everybody else who came meanwhile: see `attachment` for what that promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+import msgspec
+import psycopg
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+from psycopg_pool import PoolTimeout
+
+from gateway_site.api.errors import ApiError, Unavailable
+from gateway_site.api.loop_timer import LoopTimer
+from gateway_site.database.libpq_pipeline import Pipeline
+from gateway_site.database.postgresql.deadlines import deadline
+from policies.enforcement.attachment import Snapshot, snapshot_of
+
+logger = logging.getLogger(__name__)
+
+MAX_ORGANIZATIONS = 10_000
+# By hand: every request waits for this, and Django's cursor takes four times as long as the statement.
+ON_SQLITE = """
+SELECT organization_id, value FROM policies_policyepoch
+WHERE organization_id IN (SELECT value FROM json_each(?))
+"""
+ON_POSTGRESQL = """
+SELECT json_agg(json_build_array(organization_id, value)) FROM policies_policyepoch
+WHERE organization_id = ANY($1::uuid[])
+"""
+LOST = (DatabaseError, InterfaceError, psycopg.Error, sqlite3.Error, PoolTimeout)
+NOTHING: Snapshot = {}
+
+Asked: TypeAlias = tuple[uuid.UUID, "asyncio.Future[Snapshot]"]
+
+
+class SnapshotReader:
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._owner = 0
+        self._timer = LoopTimer(_refuse)
+        # The thread's own.
+        self._known: dict[uuid.UUID, tuple[int, Snapshot]] = {}
+        self._postgres_epochs = _PostgresEpochs()
+
+    def ask(self, organization_id: uuid.UUID) -> asyncio.Future[Snapshot]:
+        """What is in force in the organization, as of this call or later; or Unavailable."""
+        answer: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_note_seen)
+        if self._thread is None or self._owner != os.getpid():
+            self._start()
+        self._asked.put((organization_id, answer))
+        self._timer.add(answer, time.monotonic() + settings.GATEWAY_DATABASE_WAIT_SECONDS)
+        return answer
+
+    def close(self, seconds: float = 5.0) -> None:
+        """End the thread. Asking again starts another."""
+        thread, self._thread = self._thread, None
+        if thread is not None and self._owner == os.getpid():
+            self._asked.put(None)
+            thread.join(seconds)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None or self._owner != os.getpid():
+                self._owner = os.getpid()
+                self._asked, self._known = SimpleQueue(), {}
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._asked,), name="policies", daemon=True
+                )
+                self._thread.start()
+
+    def _run(self, asked: SimpleQueue[Asked | None]) -> None:
+        try:
+            while (first := asked.get()) is not None:
+                batch, is_last = [first], False
+                while not is_last:
+                    try:
+                        more = asked.get_nowait()
+                    except Empty:
+                        break
+                    if more is None:
+                        is_last = True
+                    else:
+                        batch.append(more)
+                self._serve(batch)
+                if is_last:
+                    return
+        finally:
+            connection.close()
+
+    def _serve(self, batch: list[Asked]) -> None:
+        wanted = {organization_id for organization_id, _ in batch}
+        try:
+            found: dict[uuid.UUID, Snapshot] | ApiError = self._read_twice(wanted)
+        except LOST as error:
+            logger.warning("policies could not be read: %s", type(error).__name__)
+            connection.close()
+            found = Unavailable()
+        loops = defaultdict(list)
+        for organization_id, answer in batch:
+            loops[answer.get_loop()].append((organization_id, answer))
+        for loop, waiting in loops.items():
+            # A loop that is closed has nobody left who waits.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_answer, waiting, found)
+
+    def _read_twice(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
+        # One deadline for both: whoever asked is refused when it is over.
+        with deadline(settings.GATEWAY_DATABASE_WAIT_SECONDS):
+            try:
+                return self._read(wanted)
+            except LOST:
+                # Most often a connection that the server has closed since.
+                connection.close()
+                return self._read(wanted)
+
+    def _read(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
+        connection.ensure_connection()
+        epochs = (
+            self._postgres_epochs(wanted) if connection.vendor == "postgresql" else _sqlite_epochs(wanted)
+        )
+        for organization_id, epoch in epochs.items():
+            known = self._known.get(organization_id)
+            if known is None or known[0] != epoch:
+                if len(self._known) >= MAX_ORGANIZATIONS:
+                    self._known.clear()
+                # Read after the epoch, so it is at least as new; if newer, the next request reads again.
+                self._known[organization_id] = epoch, snapshot_of(organization_id)
+        # Who has no epoch has published nothing.
+        return {
+            organization_id: self._known[organization_id][1] if organization_id in epochs else NOTHING
+            for organization_id in wanted
+        }
+
+
+def _refuse(answer: asyncio.Future[Snapshot]) -> None:
+    answer.set_exception(Unavailable())
+
+
+def _note_seen(answer: asyncio.Future[Snapshot]) -> None:
+    # A request that ended for another reason does not come back for its answer, and that is no accident.
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _answer(waiting: list[Asked], found: dict[uuid.UUID, Snapshot] | ApiError) -> None:
+    for organization_id, answer in waiting:
+        if answer.done():
+            continue  # who asked has left
+        if isinstance(found, ApiError):
+            answer.set_exception(type(found)())
+        else:
+            answer.set_result(found[organization_id])
+
+
+def _sqlite_epochs(organization_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
+    wanted = msgspec.json.encode([each.hex for each in organization_ids]).decode()
+    found = connection.connection.execute(ON_SQLITE, [wanted]).fetchall()
+    return {uuid.UUID(identifier): value for identifier, value in found}
+
+
+class _PostgresEpochs:
+    """Over the thread's connection, for as long as it is the same."""
+
+    def __init__(self) -> None:
+        self._line: object = None
+
+    def __call__(self, organization_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
+        if self._line is not connection.connection:
+            self._line = connection.connection
+            self._pipeline = Pipeline(connection.connection, prepares=True)
+        wanted = "{" + ",".join(each.hex for each in organization_ids) + "}"
+        reply = self._pipeline.queue(ON_POSTGRESQL, wanted.encode())
+        self._pipeline.deliver()
+        return dict(_pairs(reply.value)) if reply.value else {}
+
+
+_pairs = msgspec.json.Decoder(list[tuple[uuid.UUID, int]]).decode
+
+
+reader = SnapshotReader()
