@@ -18,10 +18,10 @@ from organization import services
 from organization.audit.trail import Actor
 from organization.models import Organization, Project
 from organization.services import NewKey
-from tests import process_state
-from tests.client import ApiClient
-from tests.emptying import tables
-from tests.scheduling import Together
+from tests.harness import process_state
+from tests.harness.client import ApiClient
+from tests.harness.scheduling import Together
+from tests.harness.table_reset import tables
 
 SOMEONE = Actor.command("tests")
 

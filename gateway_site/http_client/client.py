@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol
 from weakref import WeakKeyDictionary
-
-import msgspec
 
 from gateway_site.api.errors import BackendError, BackendFailed, BackendUnreachable, DeadlineExceeded
 from gateway_site.http_client.addresses import GuardedResolver
@@ -28,16 +25,16 @@ from gateway_site.http_client.failures import failure_of_status
 from gateway_site.http_client.pool import ConnectionPool
 from gateway_site.http_client.request_head import head_of_post
 from gateway_site.http_client.sse import Decoder, Record, StreamTooLarge
-from inference.backends.base import Dispatch
-from inference.events import Event
 
 logger = logging.getLogger(__name__)
+
+# Awaited once, after the connection stands and before the first byte of the request leaves this process.
+Dispatch = Callable[[], Awaitable[None]]
 
 MAX_WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_ERROR_BODY_BYTES = 64 * 1024
 # What is handled of an answer without giving others a turn: about a millisecond's worth of records.
 SLICE_BYTES = 8 * 1024
-SLICE_EVENTS = 64
 # Shorter than what uvicorn, and so vLLM, and llama.cpp grant (5 s): a connection that the server closes
 # just as we reuse it is a request whose outcome nobody knows.
 KEEP_ALIVE_SECONDS = 4
@@ -65,22 +62,6 @@ class Request:
     # For the log: which backend.
     backend: str
     max_stream_bytes: int
-
-
-class Reader(Protocol):
-    """Turns the records of one answer into events. One for each request."""
-
-    is_done: bool
-
-    def feed(self, record: Record) -> list[Event]: ...
-
-    def feed_whole(self, body: bytes) -> list[Event]:
-        """An answer that came as one JSON object although a stream was asked for."""
-        ...
-
-    def end(self) -> list[Event]:
-        """Nothing more will come. Raise BackendFailed if that is too early."""
-        ...
 
 
 class Client:
@@ -278,35 +259,3 @@ def _failure(exc: Exception) -> BackendError:
 
 def _log(request: Request, what: str) -> None:
     logger.warning("backend %s: %s", request.backend, what)
-
-
-async def converse(
-    client: Client, request: Request, reader: Reader, dispatch: Dispatch
-) -> AsyncGenerator[Event, None]:
-    """The events of one request. Leaving it, in whatever way, has closed or returned the connection."""
-    answer = await client.post(request, dispatch)
-    try:
-        if answer.is_event_stream:
-            while not reader.is_done and (records := await answer.records()) is not None:
-                for record in records:
-                    for event in reader.feed(record):
-                        yield event
-        else:
-            for number, event in enumerate(reader.feed_whole(await answer.whole()), start=1):
-                yield event
-                if number % SLICE_EVENTS == 0:
-                    await answer.turn()
-        for event in reader.end():
-            yield event
-        await answer.drain()
-    finally:
-        answer.close()
-
-
-def bounded_stream_bytes(tokens: int) -> int:
-    """What a stream of so many tokens may weigh: 4 KiB each holds the logprobs of 20 alternatives."""
-    return min(4 * 1024 * 1024 + 4096 * tokens, 256 * 1024 * 1024)
-
-
-def encoded(body: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode(body)

@@ -1,8 +1,9 @@
 """
 A small model that runs here: llama.cpp's server with SmolLM2, both from the `local` extra.
 
-`python -m gateway_site.quickstart.llama_server --port N` serves it on loopback until the process that started it ends. It
-imports nothing of Django: it is a backend like any other, which happens to be a child of `quickstart`.
+`python -m gateway_site.quickstart.llama_server --port N` serves it on loopback until the process that
+started it ends. It imports nothing of Django: it is a backend like any other, which happens to be a child of
+`quickstart`.
 """
 
 from __future__ import annotations

@@ -7,13 +7,12 @@ so `generate` keeps what belongs to a request in its own frame.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from gateway_site.api.errors import UnsupportedOption
+from gateway_site.http_client.client import Dispatch
 from inference.events import Event, Prompt
-
-Dispatch = Callable[[], Awaitable[None]]
 
 
 async def nothing_to_mark() -> None:

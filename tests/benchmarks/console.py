@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.cost_report import given, say
-from tests.postgres import PostgresServer
+from tests.harness.postgres import PostgresServer
 
 LIMIT_MS = 300
 REQUESTS, COSTS = "Made-up requests", "Made-up costs"

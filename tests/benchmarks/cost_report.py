@@ -21,7 +21,7 @@ import tempfile
 import time
 from io import StringIO
 
-from tests.postgres import PostgresServer
+from tests.harness.postgres import PostgresServer
 
 DAYS = 180
 FEWER = 100
@@ -125,7 +125,7 @@ def load(name: str, lines: int) -> str:
 
 
 def figure(key: str, days: int, groups: str, runs: int) -> str:
-    from tests.client import ApiClient
+    from tests.harness.client import ApiClient
 
     start = (int(time.time()) // 86_400 - days) * 86_400
     target = f"/v1/organization/costs?start_time={start}&end_time={start + days * 86_400}&limit=180"

@@ -14,7 +14,7 @@ import tempfile
 
 from cryptography.fernet import Fernet
 
-from tests.postgres import PostgresServer
+from tests.harness.postgres import PostgresServer
 
 
 def main() -> None:

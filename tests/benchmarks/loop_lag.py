@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.benchmarks.gateway_runs import say
+from tests.benchmarks.gateway.runs import say
 
 MOST_COUNTING_MS = 20
 CHARACTERS = (10_000, 100_000, 2_000_000)

@@ -18,13 +18,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import gateway_load, gateway_ours, gateway_wrk
-from tests.benchmarks.gateway_load import Cell, Measured
-from tests.benchmarks.gateway_process import Pinning, Server, memory_mib
-from tests.benchmarks.gateway_runs import say
-from tests.benchmarks.gateway_targets import Bench, Target
-from tests.live import free_port
-from tests.postgres import PostgresServer
+from tests.benchmarks.gateway import load as gateway_load
+from tests.benchmarks.gateway import ours, wrk
+from tests.benchmarks.gateway.load import Cell, Measured
+from tests.benchmarks.gateway.process import Pinning, Server, memory_mib
+from tests.benchmarks.gateway.runs import say
+from tests.benchmarks.gateway.targets import Bench, Target
+from tests.harness.live_server import free_port
+from tests.harness.postgres import PostgresServer
 
 TELLINGS = 20
 MOST_GROWTH = 1.03
@@ -54,7 +55,7 @@ class Load:
         self._slices += 1
         if self._slices % 10 and self._wrk:
             address = self._target.address
-            return gateway_wrk.drive(self._wrk, address, self._whole, SLICE_SECONDS, self._directory)
+            return wrk.drive(self._wrk, address, self._whole, SLICE_SECONDS, self._directory)
         cell = self._whole if self._slices % 10 else self._streams
         return gateway_load.drive(self._target.address, cell, SLICE_SECONDS)
 
@@ -65,7 +66,7 @@ def serving(target: Target) -> dict[str, float]:
     return {name: mib for name, mib in found.items() if name.endswith(("main", "worker"))}
 
 
-def measure(target: Target, load: Load, requests: int, note: gateway_ours.Gateway) -> bool:
+def measure(target: Target, load: Load, requests: int, note: ours.Gateway) -> bool:
     done, told = 0, 0
     first: dict[str, float] = {}
     now = serving(target)
@@ -92,14 +93,14 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     with tempfile.TemporaryDirectory(prefix="gw-memory-") as name, contextlib.ExitStack() as stack:
         directory, port = Path(name), free_port()
-        command = [sys.executable, "-m", "tests.benchmarks.gateway_upstream", "--port", str(port)]
+        command = [sys.executable, "-m", "tests.benchmarks.gateway.upstream", "--port", str(port)]
         upstream = Server(command, port=port, log=directory / "upstream.log")
         stack.callback(upstream.stop)
         postgres = None if options.sqlite else stack.enter_context(PostgresServer(fsync=True))
-        url = gateway_ours.new_database(postgres, "memory") if postgres else ""
+        url = ours.new_database(postgres, "memory") if postgres else ""
         bench = Bench(directory, Pinning(), upstream, cells)
-        gateway = gateway_ours.install(bench, "gateway", workers=1, organizations=1, database_url=url)
-        target = gateway_ours.start(bench, gateway, postgres)
+        gateway = ours.install(bench, "gateway", workers=1, organizations=1, database_url=url)
+        target = ours.start(bench, gateway, postgres)
         stopping = stack.enter_context(contextlib.ExitStack())
         stopping.callback(target.stop)
         is_flat = measure(target, Load(target, cells, directory), options.requests, gateway)

@@ -9,9 +9,9 @@ from django.db import connection
 
 from billing.ledger.ledger import Ledger, close_ledger
 from billing.ledger.operations import Limits
-from tests.billing.cast import Customer, make_customer
-from tests.billing.crew import Crew
-from tests.ledger_checks import assert_books_balance
+from tests.billing.factories import Customer, make_customer
+from tests.billing.ledger_processes import Crew
+from tests.harness.ledger_checks import assert_books_balance
 
 DATABASE_FIXTURES = ("transactional_db", "db")
 

@@ -12,7 +12,7 @@ from billing.ledger.ledger import Ledger
 from billing.ledger.operations import Hold, MarkUnknown, Settle
 from billing.models import Account, CreditGrant, SpendingCap
 from organization.models import AuditEvent
-from tests.billing.cast import Customer, reservation, used
+from tests.billing.factories import Customer, reservation, used
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from billing.ledger.operations import Hold, MarkUnknown, Settle
 from billing.models import Account, CapPeriod, CreditGrant, SpendingCap
 from gateway_site.api.errors import InvalidRequest, SpendingCapExceeded
 from organization.models import AuditEvent
-from tests.billing.cast import SOMEONE, Customer, used
+from tests.billing.factories import SOMEONE, Customer, used
 
 
 def spend(ledger: Ledger, customer: Customer, amount: int) -> None:

@@ -18,9 +18,9 @@ from django.utils import timezone
 from billing.ledger.ledger import close_ledger
 from billing.ledger.sweeper import sweep
 from organization.models import Project
-from tests.inference.chat_cast import Gateway
-from tests.ledger_checks import assert_books_balance
-from tests.live import ROOT
+from tests.harness.ledger_checks import assert_books_balance
+from tests.harness.live_server import ROOT
+from tests.inference.customer import Gateway
 
 SCRIPTS = ROOT / "tests" / "node"
 INSTALL_SECONDS = 120

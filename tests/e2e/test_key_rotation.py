@@ -9,8 +9,8 @@ import pytest
 
 from organization import services
 from tests.conftest import SOMEONE
-from tests.inference.chat_cast import Gateway, question
-from tests.live import LiveServer, live_server
+from tests.harness.live_server import LiveServer, live_server
+from tests.inference.customer import Gateway, question
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.console.people import owner
-from tests.inference.chat_cast import Gateway, question
-from tests.live import LiveServer, live_server
+from tests.gateway_site.console.people import owner
+from tests.harness.live_server import LiveServer, live_server
+from tests.inference.customer import Gateway, question
 
 WATCHERS = 3
 

@@ -11,7 +11,7 @@ import pytest
 
 from organization.models import AuditEvent, IdempotencyRecord, Project, ProjectKey
 from tests.conftest import make_admin_key
-from tests.live import LiveServer, live_server
+from tests.harness.live_server import LiveServer, live_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -17,7 +17,7 @@ import pytest
 from openai import OpenAI
 
 from tests.e2e.process_tree import Watched, children_of, command_of
-from tests.live import ROOT, LiveServer, free_port
+from tests.harness.live_server import ROOT, LiveServer, free_port
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from billing.models import Reservation
 from gateway_site.celery_app import app
 from gateway_site.server.schedule import Scheduler
 from gateway_site.server.serve import _worker_command
-from tests.billing.cast import make_customer
+from tests.billing.factories import make_customer
 from tests.e2e.waiting import until
-from tests.live import ROOT
+from tests.harness.live_server import ROOT
 
 KILLS = int(os.environ.get("CELERY_KILLS", "3"))
 

@@ -14,10 +14,10 @@ from django.db import connection
 from billing.models import Reservation
 from gateway_site.server.serve import require_free
 from tests.e2e.process_tree import Watched, children_of, command_of, workers_of
-from tests.e2e.stream_reader import SHORT_LEASES, Reader, is_complete
+from tests.e2e.streams.reader import SHORT_LEASES, Reader, is_complete
 from tests.e2e.waiting import until
-from tests.inference.chat_cast import Gateway
-from tests.live import ROOT, LiveServer, free_port, live_server
+from tests.harness.live_server import ROOT, LiveServer, free_port, live_server
+from tests.inference.customer import Gateway
 
 STREAMS = 8
 

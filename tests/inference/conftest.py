@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from organization.models import Project
-from tests.inference.chat_cast import Gateway, gateway_of
+from tests.inference.customer import Gateway, gateway_of
 
 
 @pytest.fixture

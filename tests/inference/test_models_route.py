@@ -13,12 +13,12 @@ from billing.money import parse_price
 from inference.catalog import services
 from inference.models import Backend, CatalogModel
 from organization.models import Organization, Project
-from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_project_key
-from tests.contract import assert_error
-from tests.inference.catalog_cast import deploy, make_backend, make_model, make_served_model
-from tests.live import live_server
-from tests.routes import document
+from tests.harness.client import Answer, ApiClient, exchange
+from tests.harness.documented_routes import document
+from tests.harness.error_checks import assert_error
+from tests.harness.live_server import live_server
+from tests.inference.catalog.factories import deploy, make_backend, make_model, make_served_model
 
 # As the interface description lists them.
 FIELDS = {

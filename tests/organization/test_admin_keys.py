@@ -9,9 +9,9 @@ import pytest
 from django.utils import timezone
 
 from organization.models import AdminKey, AuditEvent, Organization
-from tests.client import ApiClient
 from tests.conftest import make_admin_key
-from tests.contract import assert_error
+from tests.harness.client import ApiClient
+from tests.harness.error_checks import assert_error
 
 URL = "/v1/organization/admin_api_keys"
 

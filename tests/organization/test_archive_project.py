@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 
 from organization.models import AuditEvent, Project
-from tests.client import ApiClient
-from tests.contract import assert_error
+from tests.harness.client import ApiClient
+from tests.harness.error_checks import assert_error
 
 
 def url(project: Project) -> str:

@@ -12,9 +12,9 @@ from organization import services
 from organization.authentication import customer_key_from
 from organization.models import AuditEvent, IdempotencyRecord, Organization, Project, ProjectKey, SecretDay
 from organization.tasks import erase_old_secrets, prune_idempotency
-from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_admin_key
-from tests.contract import assert_error
+from tests.harness.client import Answer, ApiClient, exchange
+from tests.harness.error_checks import assert_error
 
 KEY = "create-0001"
 

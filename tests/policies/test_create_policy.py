@@ -10,9 +10,9 @@ import pytest
 from organization.models import AuditEvent, Organization, Project
 from policies import services
 from policies.models import Policy
-from tests.client import Answer, ApiClient, exchange
 from tests.conftest import SOMEONE, make_admin_key
-from tests.contract import assert_error
+from tests.harness.client import Answer, ApiClient, exchange
+from tests.harness.error_checks import assert_error
 
 URL = "/v1/organization/policies"
 BODY = {"name": "Secrets", "rule": "Does the text give away a secret?"}

@@ -11,9 +11,9 @@ from django.conf import settings
 from organization.models import AuditEvent, Organization, Project
 from policies import services
 from policies.models import MAX_REVISION, Policy
-from tests.client import Answer, ApiClient
 from tests.conftest import SOMEONE
-from tests.contract import assert_error
+from tests.harness.client import Answer, ApiClient
+from tests.harness.error_checks import assert_error
 from tests.policies.conftest import RULE
 
 

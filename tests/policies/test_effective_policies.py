@@ -12,9 +12,9 @@ from organization.models import Organization, Project
 from policies import services
 from policies.enforcement import attachment
 from policies.models import Policy
-from tests.client import Answer, ApiClient
 from tests.conftest import SOMEONE
-from tests.contract import assert_error
+from tests.harness.client import Answer, ApiClient
+from tests.harness.error_checks import assert_error
 from tests.policies.conftest import make_policy, make_published
 
 

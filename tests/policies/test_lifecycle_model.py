@@ -17,8 +17,8 @@ from policies import services
 from policies.enforcement import attachment
 from policies.models import Policy, PolicyEpoch, PolicyVersion
 from policies.serializers import PolicyResponse
-from tests.client import ApiClient
 from tests.conftest import SOMEONE, make_admin_key
+from tests.harness.client import ApiClient
 
 EXAMPLES, STEPS = 12, 25
 

@@ -13,7 +13,7 @@ import pytest
 
 from organization.models import AuditEvent, Organization
 from tests.conftest import make_admin_key
-from tests.live import LiveServer, live_server
+from tests.harness.live_server import LiveServer, live_server
 from tests.policies.conftest import make_published
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -12,9 +12,9 @@ from gateway_site.api.errors import PolicyStateConflict
 from organization.models import AuditEvent, Organization
 from policies import services
 from policies.models import Policy, PolicyEpoch, PolicyVersion, Verdict
-from tests.client import Answer, ApiClient
 from tests.conftest import SOMEONE
-from tests.contract import assert_error
+from tests.harness.client import Answer, ApiClient
+from tests.harness.error_checks import assert_error
 from tests.policies.conftest import RULE, make_policy
 
 

@@ -9,17 +9,11 @@ import msgspec
 
 from gateway_site.api.errors import BackendFailed
 from gateway_site.http_client.addresses import BaseUrl
-from gateway_site.http_client.client import (
-    MAX_ERROR_BODY_BYTES,
-    Client,
-    Request,
-    bounded_stream_bytes,
-    converse,
-    encoded,
-)
+from gateway_site.http_client.client import MAX_ERROR_BODY_BYTES, Client, Request
 from inference.backends.anthropic.reader import MessagesReader
 from inference.backends.anthropic.request import LACKS, Thinking, messages_body
 from inference.backends.base import Dispatch, nothing_to_mark
+from inference.backends.conversation import bounded_stream_bytes, converse, encoded
 from inference.backends.credentials import checked_credential
 from inference.backends.usage import Alert, log_alert
 from inference.events import Event, Prompt

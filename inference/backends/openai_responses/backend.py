@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable
 
 from gateway_site.http_client.addresses import BaseUrl
-from gateway_site.http_client.client import Client, Request, bounded_stream_bytes, converse, encoded
+from gateway_site.http_client.client import Client, Request
 from inference.backends.base import Dispatch
+from inference.backends.conversation import bounded_stream_bytes, converse, encoded
 from inference.backends.credentials import checked_credential
 from inference.backends.openai_chat.request import SERVERS, headers_for
 from inference.backends.openai_responses.reader import ResponsesReader

@@ -15,11 +15,11 @@ from playwright.sync_api import Browser
 from pytest_django import DjangoDbBlocker
 
 from tests.e2e.conftest import decide_everything, first_of_the_workers, run_directory
-from tests.e2e.console_driver import CHROMIUM, Console, browser, new_console
-from tests.e2e.console_world import World, build_world, make_requests
-from tests.emptying import tables
-from tests.live import ROOT, LiveServer, live_server
-from tests.services import environment_of_process
+from tests.e2e.console.driver import CHROMIUM, Console, browser, new_console
+from tests.e2e.console.world import World, build_world, make_requests
+from tests.harness.live_server import ROOT, LiveServer, live_server
+from tests.harness.services import environment_of_process
+from tests.harness.table_reset import tables
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, Route
 
 from tests.e2e.console.conftest import Site
-from tests.e2e.console_driver import Console
+from tests.e2e.console.driver import Console
 
 pytestmark = pytest.mark.one_database
 

@@ -19,8 +19,8 @@ from inference.models import Backend, CatalogModel, PassedCheck
 from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies.models import Policy
 from tests.e2e.console.conftest import Site
-from tests.e2e.console_driver import DARK, LIGHT, NARROW, WIDE, Console
-from tests.e2e.console_world import OPERATOR
+from tests.e2e.console.driver import DARK, LIGHT, NARROW, WIDE, Console
+from tests.e2e.console.world import OPERATOR
 
 pytestmark = pytest.mark.one_database
 

@@ -27,8 +27,8 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
-from tests.benchmarks.gateway_ours import new_database, run_python
-from tests.benchmarks.gateway_process import Server
+from tests.benchmarks.gateway.ours import new_database, run_python
+from tests.benchmarks.gateway.process import Server
 from tests.e2e.siege.console_attacks import csrf_token, login_request
 from tests.e2e.siege.disturbances import Disturbances, Span, workers_memory_mib
 from tests.e2e.siege.installation import READER
@@ -36,9 +36,9 @@ from tests.e2e.siege.raw_http import connection
 from tests.e2e.siege.report import ATTACKED, CALM, Siege
 from tests.e2e.siege.target import Target
 from tests.e2e.siege.watched_customer import WatchedCustomer
-from tests.live import ROOT, free_port
-from tests.postgres import PostgresServer
-from tests.valkey import ValkeyServer
+from tests.harness.live_server import ROOT, free_port
+from tests.harness.postgres import PostgresServer
+from tests.harness.valkey import ValkeyServer
 
 WORKERS = 2
 WARM_UP_SECONDS = 3.0
@@ -56,8 +56,8 @@ class Fortress:
         self.folder = folder
         self.postgres = stack.enter_context(PostgresServer())
         self.valkey = stack.enter_context(ValkeyServer())
-        fast = self._serve(stack, "fast", ["-m", "tests.benchmarks.gateway_upstream"])
-        faulty = self._serve(stack, "faulty", ["-m", "tests.inference.faulty_upstream"])
+        fast = self._serve(stack, "fast", ["-m", "tests.benchmarks.gateway.upstream"])
+        faulty = self._serve(stack, "faulty", ["-m", "tests.inference.backends.upstreams.faulty.server"])
         lower_priority(faulty.process.pid)
         (folder / "static").mkdir(exist_ok=True)  # no page's files are looked at
         self.environment = {
@@ -99,7 +99,7 @@ class Fortress:
 
     def audit(self) -> dict[str, object]:
         books: dict[str, dict[str, object]] = run_python(
-            ["-m", "tests.benchmarks.gateway_setup", "books"], self.environment
+            ["-m", "tests.benchmarks.gateway.setup", "books"], self.environment
         )
         return books["audit"]
 

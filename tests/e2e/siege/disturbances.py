@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tests.benchmarks.gateway_process import family, memory_mib
-from tests.postgres import PostgresServer
-from tests.valkey import ValkeyServer
+from tests.benchmarks.gateway.process import family, memory_mib
+from tests.harness.postgres import PostgresServer
+from tests.harness.valkey import ValkeyServer
 
 # How long after its return the database may still be missed: connections are made anew.
 RECOVERY_SECONDS = 3.0

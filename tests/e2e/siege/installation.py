@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-from tests.benchmarks.gateway_setup import run_command
+from tests.benchmarks.gateway.setup import run_command
 from tests.e2e.siege.stream_attacks import FAULTS
 
 READER = "reader"

@@ -1,0 +1,65 @@
+"""
+One conversation with an HTTP backend: a request goes out, the records of its answer become events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway_site.http_client.client import Client, Dispatch, Request
+from gateway_site.http_client.sse import Record
+from inference.events import Event
+
+# So many events of a whole answer are handled without giving other requests a turn.
+SLICE_EVENTS = 64
+
+
+class Reader(Protocol):
+    """Turns the records of one answer into events. One for each request."""
+
+    is_done: bool
+
+    def feed(self, record: Record) -> list[Event]: ...
+
+    def feed_whole(self, body: bytes) -> list[Event]:
+        """An answer that came as one JSON object although a stream was asked for."""
+        ...
+
+    def end(self) -> list[Event]:
+        """Nothing more will come. Raise BackendFailed if that is too early."""
+        ...
+
+
+async def converse(
+    client: Client, request: Request, reader: Reader, dispatch: Dispatch
+) -> AsyncGenerator[Event, None]:
+    """The events of one request. Leaving it, in whatever way, has closed or returned the connection."""
+    answer = await client.post(request, dispatch)
+    try:
+        if answer.is_event_stream:
+            while not reader.is_done and (records := await answer.records()) is not None:
+                for record in records:
+                    for event in reader.feed(record):
+                        yield event
+        else:
+            for number, event in enumerate(reader.feed_whole(await answer.whole()), start=1):
+                yield event
+                if number % SLICE_EVENTS == 0:
+                    await answer.turn()
+        for event in reader.end():
+            yield event
+        await answer.drain()
+    finally:
+        answer.close()
+
+
+def bounded_stream_bytes(tokens: int) -> int:
+    """What a stream of so many tokens may weigh: 4 KiB each holds the logprobs of 20 alternatives."""
+    return min(4 * 1024 * 1024 + 4096 * tokens, 256 * 1024 * 1024)
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(body)

@@ -1,0 +1,22 @@
+"""Nonsense that is posted to the console is refused, and never a failure of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway_site.console.factories import World, every_action, form_of, listing
+from tests.gateway_site.console.people import owner
+
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
+# Not ids of anything: neither of a UUID's shape nor within a column's range.
+NO_IDS = ["", "x" * 100_000, "9" * 400, "-1", "9999-99-99", "<script>'\"{{7*7}}", "\ufffe\U0010ffff"]
+
+
+@pytest.mark.parametrize("no_id", NO_IDS, ids=lambda each: ascii(each[:12]))
+def test_an_action_on_what_cannot_be_a_row(world: World, no_id: str) -> None:
+    client = owner()
+    client.raise_request_exception = False
+    for model, action in every_action():
+        sent = {"action": action.name, "_selected_action": no_id, **form_of(action)}
+        answer = client.post(listing(model), sent)
+        assert answer.status_code in (302, 400), (model, action.name, answer.status_code)

@@ -1,0 +1,74 @@
+"""Names are written by customers: on every page of the console they are text and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin import site
+from django.urls import reverse
+
+from organization.models import ProjectKey
+from tests.gateway_site.console.factories import (
+    MODELS,
+    World,
+    doing,
+    every_action,
+    form_of,
+    listing,
+    make_world,
+    page,
+)
+from tests.gateway_site.console.people import owner
+
+# What is on a page does not depend on the database behind it.
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
+NAME = """<script>alert(1)</script>"><img src=x onerror=alert(1)>'};alert(1)//{{7*7}}"""
+WORDS = f"=HYPERLINK(1)\u202e {NAME}"
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world(NAME, WORDS)
+
+
+def assert_inert(answer: Any, about: object) -> None:
+    text = answer.content.decode()
+    assert answer.status_code == 200, about
+    assert "<script>alert(1)" not in text, about
+    assert "<img src=x" not in text, about
+    assert "//49" not in text, about
+
+
+def test_on_every_list_and_every_page(world: World) -> None:
+    client = owner()
+
+    for model in MODELS:
+        assert_inert(client.get(listing(model)), model)
+        assert_inert(client.get(page(world[model])), model)
+    assert_inert(client.get(reverse("admin:index")), "overview")
+    assert_inert(client.get(listing(ProjectKey), {"q": NAME}), "a search")
+
+
+def test_on_every_page_that_asks_before_it_acts(world: World) -> None:
+    client = owner()
+
+    for model, action in every_action():
+        if not action.is_immediate:
+            assert_inert(client.get(doing(world[model], action.name)), action.name)
+            if action.is_reviewed:
+                answer = client.post(doing(world[model], action.name), {**form_of(action), "confirmed": ""})
+                assert_inert(answer, f"{action.name}, reviewed")
+
+
+def test_on_the_page_with_a_secret_and_in_what_is_said_afterwards(world: World) -> None:
+    client, yes = owner(), {"confirmed": "yes"}
+
+    assert_inert(client.post(doing(world[ProjectKey], "rotate"), yes), "secret")
+    assert_inert(client.post(doing(world[ProjectKey], "suspend"), yes, follow=True), "message")
+    typed = client.get(reverse("admin:billing_creditgrant_add"), {"organization": WORDS})
+    assert_inert(typed, "what was typed")
+
+
+def test_nothing_was_forgotten() -> None:
+    assert set(site._registry) == set(MODELS)

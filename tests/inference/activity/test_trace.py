@@ -1,0 +1,208 @@
+"""One row a request: who, what, how it ended, what it cost and how long it took. Never what was said."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from billing import services
+from gateway_site.database import row_writer
+from gateway_site.database.row_writer import RowWriter
+from inference.activity import writer as activity_writer
+from inference.activity.trace import Trace
+from inference.activity.writer import writer
+from inference.models import Activity
+from organization.models import ProjectKey
+from tests.conftest import SOMEONE
+from tests.inference.customer import HELLO, Gateway
+
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
+
+
+@BOTH
+def test_it_works(gateway: Gateway, stream: bool) -> None:
+    gateway.simulate("thinker")
+
+    answer = gateway.ask("thinker", stream=stream)
+
+    row = gateway.activity()
+    assert str(row.pk) == answer.headers["x-request-id"]
+    assert row.api_key_id == gateway.key.pk
+    assert (row.project_id, row.organization_id) == (gateway.project.pk, gateway.project.organization_id)
+    assert (row.endpoint, row.model, row.is_stream) == ("/v1/chat/completions", "thinker", stream)
+    assert (row.status, row.code, row.attempts, row.deployment) == (200, "", 1, "simulator/thinker")
+    assert row.cost_nanousd == gateway.reservation().charged_nanousd
+    assert row.prompt_tokens == 4
+    assert row.reasoning_tokens
+    assert row.completion_tokens
+    assert row.first_token_ms is not None
+    assert 0 <= row.first_token_ms <= row.total_ms
+
+
+def test_nothing_that_was_said_is_in_it(gateway: Gateway) -> None:
+    gateway.simulate("echo")
+
+    gateway.ask("echo", user="someone", prompt_cache_key="mine")
+
+    kept = str(vars(gateway.activity()))
+    for secret in (HELLO, "hello", gateway.value, gateway.key.digest, "someone", "mine"):
+        assert secret not in kept
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"model": "nothing"}, 404, "model_not_found"),
+        ({"n": 0}, 400, "invalid_request"),
+        ({"prompt_logprobs": 1}, 501, "unsupported_option"),
+    ],
+)
+def test_a_refusal_is_a_row_too(
+    gateway: Gateway, fields: dict[str, Any], status: int, code: str, stream: bool
+) -> None:
+    gateway.simulate("echo")
+
+    gateway.ask(**{"model": "echo", "stream": stream, **fields})
+
+    row = gateway.activity()
+    assert (row.status, row.code, row.attempts) == (status, code, 0)
+    assert row.cost_nanousd is None
+
+
+def test_one_that_could_not_be_paid_is_a_row_too(gateway: Gateway) -> None:
+    gateway.simulate("echo")
+    services.set_spending_limit(scope=gateway.key, period="day", limit_nanousd=1, actor=SOMEONE)
+
+    gateway.ask("echo")
+
+    row = gateway.activity()
+    assert (row.status, row.code, row.model) == (402, "key_day_cap_exceeded", "echo")
+
+
+def test_a_stranger_leaves_no_row(gateway: Gateway) -> None:
+    gateway.post({}, key="gwk_unknown")
+
+    writer.flush()
+    assert not Activity.objects.exists()
+
+
+# --- the writer ---------------------------------------------------------------------------------------
+
+
+def trace(key: ProjectKey) -> Trace:
+    ended = Trace(key, "/v1/chat/completions", id=uuid.uuid4())
+    ended.ended = time.monotonic()
+    return ended
+
+
+def new_writer() -> RowWriter[Trace]:
+    return RowWriter("activity", activity_writer._insert)
+
+
+def test_rows_are_written_without_being_asked(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.01)
+    made = new_writer()
+
+    for _ in range(1_200):
+        made.note(trace(gateway.key))
+    deadline = time.monotonic() + 10
+    while Activity.objects.count() < 1_200:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    made.close(5)
+
+
+def test_closing_writes_what_waits(gateway: Gateway) -> None:
+    made = new_writer()
+    made.note(trace(gateway.key))
+
+    made.close(5)
+
+    assert Activity.objects.count() == 1
+
+
+def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert, failures = activity_writer._insert, [OperationalError("gone"), OperationalError("still gone")]
+
+    def failing(rows: Any) -> None:
+        if failures:
+            raise failures.pop()
+        insert(rows)
+
+    monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(row_writer, "RETRY_SECONDS", 0.01)
+    made: RowWriter[Trace] = RowWriter("activity", failing)
+    first, second = trace(gateway.key), trace(gateway.key)
+
+    made.note(first)
+    made.note(second)
+    deadline = time.monotonic() + 10
+    while Activity.objects.count() < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    made.close(5)
+
+    assert not failures
+
+
+def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
+    made: RowWriter[Trace] = RowWriter("activity", activity_writer._insert, max_waiting=3)
+    traces = [trace(gateway.key) for _ in range(5)]
+
+    for each in traces:
+        made.note(each)
+    made.flush()
+
+    assert {row.pk for row in Activity.objects.all()} == {each.id for each in traces[2:]}
+    made.close(5)
+
+
+def test_a_row_that_is_there_already_is_left_alone(gateway: Gateway) -> None:
+    made, seen = new_writer(), trace(gateway.key)
+
+    made.note(seen)
+    made.flush()
+    made.note(seen)
+    made.flush()
+    made.close(5)
+
+    assert Activity.objects.count() == 1
+
+
+def test_what_is_noted_while_it_closes_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+
+    class Noted:
+        def row(self) -> str:
+            return "row"
+
+    def insert(rows: Any) -> None:
+        written.extend(rows)
+
+    monkeypatch.setattr(row_writer, "close_old_connections", lambda: None)
+    monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.0)
+    made: RowWriter[Noted] = RowWriter("late", insert)
+    flush = made.flush
+
+    def flush_and_then_more() -> None:
+        flush()
+        if len(written) == 1:
+            # After the last look, and before the thread sees that it is to end.
+            made._waiting.append(Noted())
+            made._is_stopped.set()
+            made._is_wanted.set()
+
+    monkeypatch.setattr(made, "flush", flush_and_then_more)
+    made.note(Noted())
+    thread = made._thread
+    assert thread is not None
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert written == ["row", "row"]

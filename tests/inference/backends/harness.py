@@ -1,0 +1,100 @@
+"""One request to a backend, run to its end and told: what the tests of both backends share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway_site.api.errors import BackendError
+from gateway_site.http_client.addresses import parse_base_url
+from gateway_site.http_client.client import Client, Timeouts
+from inference.backends.anthropic.backend import AnthropicBackend
+from inference.backends.base import Backend
+from inference.backends.openai_chat.backend import OpenAIBackend
+from inference.events import Event, Finish, Prompt, ReasoningDelta, TextDelta, Turn, Usage
+from tests.inference.backends.upstreams.faulty.server import FaultyUpstream
+
+CREDENTIAL = "sk-secret-0123456789abcdef"
+HASTY = Timeouts(connect=2, first_byte=1, between_bytes=1, total=20)
+
+Make = Callable[[Client, FaultyUpstream], Backend]
+
+
+@dataclass
+class Told:
+    """What one request came to."""
+
+    events: list[Event] = field(default_factory=list)
+    error: Any = None  # a BackendError, or None if it went well
+    dispatches: int = 0
+    alerts: list[str] = field(default_factory=list)
+    exchange: Any = None  # an Exchange, once the upstream has seen it
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def text(self) -> str:
+        return "".join(event.text for event in self.of(TextDelta))
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(event.text for event in self.of(ReasoningDelta))
+
+    @property
+    def usage(self) -> Usage | None:
+        return self.of(Usage)[-1] if self.of(Usage) else None
+
+    @property
+    def reasons(self) -> list[str]:
+        return [event.reason for event in self.of(Finish)]
+
+
+def hello(**changes: Any) -> Prompt:
+    fields: dict[str, Any] = {"model": "public-name", "turns": (Turn(role="user", content="Hi"),)}
+    return Prompt(**{**fields, **changes})
+
+
+def openai_backend(client: Client, upstream: FaultyUpstream, **options: Any) -> OpenAIBackend:
+    base_url = parse_base_url(f"{upstream.url}/v1")
+    return OpenAIBackend(client, name="faulty", base_url=base_url, api_key=CREDENTIAL, **options)
+
+
+def anthropic_backend(client: Client, upstream: FaultyUpstream, **options: Any) -> AnthropicBackend:
+    base_url = parse_base_url(upstream.url)
+    return AnthropicBackend(client, name="faulty", base_url=base_url, api_key=CREDENTIAL, **options)
+
+
+MAKERS: dict[str, Any] = {"openai": openai_backend, "anthropic": anthropic_backend}
+
+
+def tell(
+    kind: str, model: str, prompt: Prompt | None = None, *, timeouts: Timeouts = HASTY, **options: Any
+) -> Told:
+    """Ask a fresh upstream for `model` through a backend of this kind."""
+
+    async def run() -> Told:
+        async with FaultyUpstream() as upstream, Client(timeouts) as client:
+            told = Told()
+            backend = MAKERS[kind](client, upstream, alert=told.alerts.append, **options)
+            await tell_into(told, backend, model, prompt or hello())
+            if upstream.exchanges:
+                told.exchange = upstream.last
+            return told
+
+    return asyncio.run(run())
+
+
+async def tell_into(told: Told, backend: Backend, model: str, prompt: Prompt) -> None:
+    async def dispatch() -> None:
+        told.dispatches += 1
+
+    try:
+        async with aclosing(backend.generate(prompt, model=model, dispatch=dispatch)) as events:
+            async for event in events:
+                told.events.append(event)
+    except BackendError as exc:
+        told.error = exc

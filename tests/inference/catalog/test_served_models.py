@@ -1,0 +1,253 @@
+"""A request finds its model: price, limits, places; and a change is seen soon, everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from cryptography.fernet import Fernet
+
+from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
+from inference.backends import registry
+from inference.backends.anthropic.backend import AnthropicBackend
+from inference.backends.openai_chat.backend import OpenAIBackend
+from inference.catalog import served_models, services
+from inference.catalog.served_models import FreshCache, ServedModel
+from inference.models import Backend, CatalogModel, Deployment
+from organization.models import Organization, Project
+from tests.conftest import SOMEONE, make_project_key
+from tests.inference.catalog.factories import deploy, make_backend, make_model, make_served_model
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def key(project: Project) -> Any:
+    return make_project_key(project).key
+
+
+class Reader:
+    """Gives the number of the reading."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def read(self, name: str) -> int:
+        self.count += 1
+        return self.count
+
+
+def ask(model_id: str, key: Any) -> ServedModel:
+    return async_to_sync(served_models.served_model)(model_id, key)
+
+
+def test_it_works(key: Any) -> None:
+    model = make_served_model(
+        "simulator/echo", context_length=1_000, max_output_length=100, tokenizer="o200k_base"
+    )
+
+    found = ask("simulator/echo", key)
+
+    assert found.id == "simulator/echo"
+    assert (found.price.prompt, found.price.cached, found.price.completion) == (1_000, 1_000, 2_000)
+    assert (found.price.image, found.price.request) == (0, 0)
+    assert (found.context_length, found.max_output_length) == (1_000, 100)
+    assert (found.tokenizer, found.input_modalities) == ("o200k_base", ("text",))
+    (target,) = found.targets
+    assert target.deployment_id == model.deployments.get().pk
+    assert (target.name, target.model) == ("simulator/simulator/echo", "simulator/echo")
+    assert found.weights == (100,)
+
+
+@pytest.mark.parametrize("model_id", ["nobody/has-this", "", "simulator/echo\0", "\ud800", "x" * 5_000])
+def test_an_unknown_model_is_not_found(key: Any, model_id: str) -> None:
+    make_served_model()
+
+    with pytest.raises(ModelNotFound) as caught:
+        ask(model_id, key)
+
+    assert (caught.value.status, caught.value.code, caught.value.param) == (404, "model_not_found", "model")
+
+
+def test_one_that_is_switched_off_is_not_found(key: Any) -> None:
+    make_served_model(is_enabled=False)
+
+    with pytest.raises(ModelNotFound):
+        ask("simulator/echo", key)
+
+
+@pytest.mark.parametrize("column", sorted(services.PRICES.values()))
+def test_a_price_that_is_not_set_is_never_zero(key: Any, column: str) -> None:
+    make_served_model()
+    CatalogModel.objects.update(**{column: None})
+
+    with pytest.raises(ModelNotConfigured) as caught:
+        ask("simulator/echo", key)
+
+    assert caught.value.status == 503
+    assert caught.value.headers["X-Should-Retry"] == "false"
+
+
+def test_a_price_of_zero_is_a_price(key: Any) -> None:
+    make_served_model(prompt_price_picousd=0, completion_price_picousd=0)
+
+    assert ask("simulator/echo", key).price.completion == 0
+
+
+@pytest.mark.parametrize("change", ["no deployment", "deployment off", "backend off"])
+def test_without_a_place_it_is_not_served(key: Any, change: str) -> None:
+    make_served_model()
+    if change == "no deployment":
+        Deployment.objects.all().delete()
+    if change == "deployment off":
+        Deployment.objects.update(is_enabled=False)
+    if change == "backend off":
+        Backend.objects.update(is_enabled=False)
+
+    with pytest.raises(ModelNotConfigured):
+        ask("simulator/echo", key)
+
+
+def test_a_locked_model_is_for_those_who_passed(key: Any, rival_project: Project, acme: Organization) -> None:
+    stranger = make_project_key(rival_project).key
+    make_served_model(required_checks=["terms", "age"])
+    services.pass_check(organization=acme, check_name="terms", actor=SOMEONE)
+
+    with pytest.raises(PermissionDenied, match="age"):
+        ask("simulator/echo", key)
+    services.pass_check(organization=acme, check_name="age", actor=SOMEONE)
+
+    assert ask("simulator/echo", key)
+    with pytest.raises(PermissionDenied, match="age, terms"):
+        ask("simulator/echo", stranger)
+
+
+def test_it_asks_the_database_no_more_than_once_a_second(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_served_model()
+    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 3_600)
+    first = ask("simulator/echo", key)
+    # As another process would: nothing tells this one.
+    CatalogModel.objects.update(prompt_price_picousd=5)
+
+    assert ask("simulator/echo", key) is first
+    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 0)
+    assert ask("simulator/echo", key).price.prompt == 5
+
+
+def test_the_bound_is_a_second() -> None:
+    now = [10.0]
+    reader = Reader()
+    get = async_to_sync(FreshCache(reader.read, lambda: now[0]).get)
+
+    assert [get("a"), get("a"), get("b")] == [1, 1, 2]
+    now[0] += 0.999
+    assert get("a") == 1
+    now[0] += 0.001
+    assert get("a") == 3
+
+
+def test_many_who_come_at_once_share_one_reading() -> None:
+    reader = Reader()
+    cache = FreshCache(reader.read)
+
+    async def crowd() -> list[int]:
+        one = asyncio.create_task(cache.get("a"))
+        others = [asyncio.create_task(cache.get("a")) for _ in range(50)]
+        await asyncio.sleep(0)
+        one.cancel()  # the client who came first leaves
+        return await asyncio.gather(*others)
+
+    assert async_to_sync(crowd)() == [1] * 50
+    assert reader.count == 1
+
+
+def test_a_reading_that_failed_is_not_remembered() -> None:
+    answers: list[Any] = [OSError("down"), "up"]
+
+    def read(name: str) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    get = async_to_sync(FreshCache(read).get)
+
+    with pytest.raises(OSError, match="down"):
+        get("a")
+    assert get("a") == "up"
+
+
+def test_asking_for_what_nobody_has_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_models, "MAX_ENTRIES", 10)
+    cache: FreshCache[int, int] = FreshCache(lambda number: number)
+
+    for number in range(100):
+        async_to_sync(cache.get)(number)
+
+    assert len(cache._values) <= 10
+
+
+def test_a_service_tells_its_own_process_at_once(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_served_model()
+    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 3_600)
+    assert ask("simulator/echo", key).price.prompt == 1_000
+
+    make_model("simulator/echo", prompt_price_picousd=7)
+
+    assert ask("simulator/echo", key).price.prompt == 7
+
+
+def test_a_backend_is_one_object_until_its_row_changes(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 0)
+    model = make_model("m")
+    deploy(model, make_backend("vllm", "openai", base_url="http://127.0.0.1:9/v1", credential="secret-1"))
+
+    first, second = (ask("m", key).targets[0].backend for _ in "12")
+    make_backend("vllm", "openai", base_url="http://127.0.0.1:9/v1", credential="secret-2")
+    third = ask("m", key).targets[0].backend
+
+    assert isinstance(first, OpenAIBackend)
+    assert first is second
+    assert third is not first
+    assert "secret" not in repr(third)
+
+
+def test_each_kind_of_backend_becomes_its_class() -> None:
+    row = make_backend("claude", "anthropic", base_url="https://api.anthropic.com", credential="k")
+    server = make_backend(
+        "server", "openai", base_url="http://10.0.0.1/v1", options={"server": "ollama", "lacks": ["seed"]}
+    )
+
+    assert isinstance(registry.live(row), AnthropicBackend)
+    assert {"seed", "logprobs"} <= registry.live(server).lacks
+
+
+def test_a_backend_that_cannot_be_used_leaves_the_others(key: Any, settings: Any) -> None:
+    model = make_model("m")
+    deploy(model, make_backend("broken", "openai", base_url="http://10.0.0.1/v1", credential="k"))
+    deploy(model, make_backend("refused", "openai", base_url="http://10.0.0.2/v1"))
+    deploy(model, make_backend())
+    # As after a rotation that lost the old key, and a list of hosts that came later.
+    settings.ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+    settings.GATEWAY_BACKEND_HOSTS = ["10.0.0.1"]
+
+    assert [target.name for target in ask("m", key).targets] == ["simulator/m"]
+
+
+def test_credentials_are_not_readable_in_the_database() -> None:
+    make_backend("vllm", "openai", base_url="http://127.0.0.1:9/v1", credential="very-secret")
+
+    row = Backend.objects.get(name="vllm")
+
+    assert row.credential_ciphertext
+    assert b"very-secret" not in bytes(row.credential_ciphertext)
+    assert registry.credential_of(row) == "very-secret"
+
+
+def test_rotated_encryption_keys_still_open_it(settings: Any) -> None:
+    row = make_backend("vllm", "openai", base_url="http://127.0.0.1:9/v1", credential="very-secret")
+    settings.ENCRYPTION_KEYS = [Fernet.generate_key().decode(), *settings.ENCRYPTION_KEYS]
+
+    assert registry.credential_of(row) == "very-secret"

@@ -1,0 +1,35 @@
+"""A customer that has its tokens counted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gateway_site.api.envelope import TOKEN_COUNT_PATH
+from tests.harness.client import Answer, exchange
+from tests.inference.customer import Gateway, closing_application
+
+# What stands around one message of the user in what a model reads.
+AROUND_ONE = 7
+
+
+def count(
+    gateway: Gateway,
+    model: str = "echo",
+    said: Any = "hello there",
+    *,
+    headers: dict[str, str] | None = None,
+    path: str = TOKEN_COUNT_PATH,
+    **fields: Any,
+) -> Answer:
+    content = json.dumps({"model": model, "messages": [{"role": "user", "content": said}], **fields}).encode()
+    sent = {"Content-Type": "application/json", "Content-Length": str(len(content)), **(headers or {})}
+    if not {"authorization", "x-api-key"} & {name.lower() for name in sent}:
+        sent["Authorization"] = f"Bearer {gateway.value}"
+    return exchange("POST", path, list(sent.items()), [content], application=closing_application)
+
+
+def tokens_of(answer: Answer) -> int:
+    assert answer.status == 200, answer.body
+    assert set(answer.json) == {"input_tokens"}
+    return int(answer.json["input_tokens"])

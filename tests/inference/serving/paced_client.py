@@ -1,0 +1,101 @@
+"""A client that can be told when to read, when to stop reading and when to leave, on the bare application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from gateway_site.asgi import application
+from inference.backends import registry
+from inference.dialects.chat import dialect
+from tests.inference.customer import Gateway, question, records
+
+Value = TypeVar("Value")
+
+
+class Caller:
+    """One request as its server sees it."""
+
+    def __init__(self, gateway: Gateway, model: str, **fields: Any) -> None:
+        self.body = json.dumps(question(model, **fields)).encode()
+        self.messages: list[dict[str, Any]] = []
+        self.is_gone = asyncio.Event()
+        self.is_reading = asyncio.Event()
+        self.is_reading.set()
+        self._news = asyncio.Condition()
+        self._unread: list[dict[str, Any]] = [{"type": "http.request", "body": self.body}]
+        headers = {
+            "host": "localhost",
+            "authorization": f"Bearer {gateway.value}",
+            "content-type": "application/json",
+            "content-length": str(len(self.body)),
+        }
+        self._scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": dialect.PATH,
+            "raw_path": dialect.PATH.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "server": ("localhost", 80),
+            "client": ("127.0.0.1", 50000),
+        }
+        self.task = asyncio.create_task(application(self._scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._unread:
+            return self._unread.pop()
+        await self.is_gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self.is_reading.wait()
+        async with self._news:
+            self.messages.append(message)
+            self._news.notify_all()
+
+    async def until(self, what: Callable[[Caller], bool]) -> None:
+        async with asyncio.timeout(10), self._news:
+            await self._news.wait_for(lambda: what(self))
+
+    async def until_records(self, count: int) -> None:
+        await self.until(lambda caller: caller.content.count(b"\n\n") >= count)
+
+    def hang_up(self) -> None:
+        self.is_gone.set()
+
+    async def ended(self, seconds: float = 10) -> None:
+        """Until the application has returned. A timeout around it would cancel it, and end it that way."""
+        done, _ = await asyncio.wait({self.task}, timeout=seconds)
+        assert done, "the application goes on"
+        self.task.result()
+
+    @property
+    def status(self) -> int:
+        return int(self.messages[0]["status"])
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.messages)
+
+    @property
+    def records(self) -> list[Any]:
+        return records(self.content)
+
+
+def run(story: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
+    """Tell a story in a loop of its own, and close what it opened."""
+
+    async def told() -> Value:
+        try:
+            return await story()
+        finally:
+            await registry.client.close()
+
+    return asyncio.run(told())

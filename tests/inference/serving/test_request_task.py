@@ -1,0 +1,392 @@
+"""What the consumer does about a client who leaves, who does not read, who waits, whose server stops."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from billing.ledger.ledger import Ledger, close_ledger
+from billing.models import Reservation
+from gateway_site.lifespan import Lifespan
+from inference.backends import registry
+from inference.backends.simulator.backend import SimulatorBackend
+from inference.serving import consumers, request_task
+from inference.serving import generation as pipeline
+from inference.serving.response_sender import PING
+from tests.inference.customer import HELLO, Gateway
+from tests.inference.serving.paced_client import Caller, run
+
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
+
+
+def simulator() -> SimulatorBackend:
+    """The one that the last request of this process was served by."""
+    (made,) = [backend for _, backend in registry._made.values() if isinstance(backend, SimulatorBackend)]
+    return made
+
+
+async def until_running() -> None:
+    """Until the simulator is at work. It tells nobody, so it is looked at."""
+    async with asyncio.timeout(5):
+        while not (registry._made and simulator().running):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def until_said(words: int) -> None:
+    """Until the one request's backend has said so much, of which a client who waits for JSON sees nothing."""
+    async with asyncio.timeout(5):
+        while heard() < words:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def heard() -> int:
+    for flight in request_task.flights:
+        if flight.generation is not None and flight.generation._meter.has_output:
+            seen = flight.generation._meter.quantities()
+            return 0 if seen is None else seen.completion
+    return 0
+
+
+@pytest.fixture(autouse=True)
+def _fresh_backends() -> None:
+    registry._made.clear()
+
+
+def test_it_works(gateway: Gateway) -> None:
+    gateway.simulate("echo")
+
+    async def story() -> bytes:
+        caller = Caller(gateway, "echo", stream=True)
+        await caller.ended()
+        return caller.content
+
+    assert run(story).endswith(b"data: [DONE]\n\n")
+    assert not request_task.flights
+
+
+def test_the_head_of_a_stream_comes_with_its_first_record(gateway: Gateway) -> None:
+    gateway.simulate("fails-slow-1")
+
+    async def story() -> list[dict[str, Any]]:
+        caller = Caller(gateway, "fails-slow-1", stream=True)
+        await asyncio.sleep(0.3)
+        assert caller.messages == []
+        await caller.until_records(1)
+        caller.hang_up()
+        await caller.ended()
+        return caller.messages[:2]
+
+    start, first = run(story)
+    assert start["type"] == "http.response.start"
+    assert first["body"].startswith(b"data: {")
+
+
+def test_a_hang_up_stops_the_backend_and_is_charged_what_was_said(gateway: Gateway) -> None:
+    gateway.simulate("paced-1000x100")
+
+    async def story() -> int:
+        caller = Caller(gateway, "paced-1000x100", stream=True)
+        await caller.until_records(5)
+        assert simulator().running == 1
+        caller.hang_up()
+        await caller.ended()
+        assert simulator().running == 0
+        return len(caller.content.strip().split(b"\n\n"))
+
+    words = run(story)
+    row = gateway.reservation()
+    assert (row.state, row.basis) == ("settled", "observed")
+    assert 5 <= words < 20
+    activity = gateway.activity()
+    assert (activity.status, activity.code) == (499, "client_closed_request")
+    assert activity.completion_tokens in range(words, words + 2)
+    assert activity.cost_nanousd == row.charged_nanousd
+
+
+def test_a_client_that_waits_for_json_and_leaves_is_charged_too(gateway: Gateway) -> None:
+    gateway.simulate("fails-hang-midway")
+
+    async def story() -> None:
+        caller = Caller(gateway, "fails-hang-midway")
+        await until_said(3)
+        caller.hang_up()
+        await caller.ended()
+        assert caller.messages == []
+
+    run(story)
+    assert gateway.reservation().basis == "observed"
+    assert gateway.activity().completion_tokens == 3
+
+
+@BOTH
+def test_a_hang_up_before_the_backend_said_a_word_is_unknown(gateway: Gateway, stream: bool) -> None:
+    gateway.simulate("fails-hang")
+
+    async def story() -> None:
+        caller = Caller(gateway, "fails-hang", stream=stream)
+        await until_running()
+        caller.hang_up()
+        await caller.ended()
+        assert caller.messages == []
+
+    run(story)
+    assert gateway.reservation().state == "unknown"
+    assert gateway.activity().cost_nanousd is None
+
+
+def test_a_hang_up_while_credit_is_held_leaves_no_hold(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.simulate("echo")
+    reserve = Ledger.reserve
+
+    async def story() -> None:
+        asked = asyncio.Event()
+
+        async def slow_reserve(self: Ledger, request: Any) -> Any:
+            asked.set()
+            return await reserve(self, request)
+
+        monkeypatch.setattr(Ledger, "reserve", slow_reserve)
+        caller = Caller(gateway, "echo", stream=True)
+        await asked.wait()
+        caller.hang_up()
+        await caller.ended()
+
+    run(story)
+    close_ledger(5)  # once it has done all that it was asked
+    assert not Reservation.objects.filter(state__in=["held", "unknown"]).exists()
+
+
+def test_a_hang_up_while_it_is_settled_changes_nothing(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.simulate("echo")
+    settle = Ledger.settle
+
+    async def story() -> None:
+        caller: Caller | None = None
+
+        async def settle_late(self: Ledger, *args: Any) -> Any:
+            assert caller is not None
+            caller.hang_up()
+            await asyncio.sleep(0.05)
+            return await settle(self, *args)
+
+        monkeypatch.setattr(Ledger, "settle", settle_late)
+        caller = Caller(gateway, "echo", stream=True)
+        await caller.ended()
+
+    run(story)
+    assert gateway.reservation().basis == "usage"
+    assert gateway.activity().status == 200
+
+
+@BOTH
+def test_it_is_settled_before_the_last_byte(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    gateway.simulate("echo")
+    settle = Ledger.settle
+    seen: list[bytes] = []
+
+    async def story() -> bytes:
+        caller = Caller(gateway, "echo", stream=stream)
+
+        async def watched(self: Ledger, *args: Any) -> Any:
+            outcome = await settle(self, *args)
+            seen.append(caller.content)
+            return outcome
+
+        monkeypatch.setattr(Ledger, "settle", watched)
+        await caller.ended()
+        return caller.content
+
+    whole = run(story)
+    (before,) = seen
+    assert b"[DONE]" not in before
+    assert whole.endswith(b"[DONE]\n\n" if stream else b"}")
+    assert stream or before == b""
+
+
+def test_a_client_that_stops_reading_stops_the_backend_and_is_given_up(
+    gateway: Gateway, settings: Any
+) -> None:
+    settings.GATEWAY_SLOW_READER_SECONDS = 1
+    settings.GATEWAY_HEARTBEAT_SECONDS = 1
+    gateway.simulate("paced-100000x0", context_length=200_000, max_output_length=100_000)
+
+    async def story() -> int:
+        caller = Caller(gateway, "paced-100000x0", stream=True, max_tokens=100_000)
+        await caller.until_records(3)
+        caller.is_reading.clear()
+        written = len(caller.messages)
+        await caller.ended()
+        assert simulator().running == 0
+        return len(caller.messages) - written
+
+    assert run(story) == 0
+    assert gateway.reservation().basis == "observed"
+
+
+def test_a_silent_stream_is_kept_alive_with_comments(gateway: Gateway, settings: Any) -> None:
+    settings.GATEWAY_PING_SECONDS = 1
+    settings.GATEWAY_HEARTBEAT_SECONDS = 1
+    gateway.simulate("fails-hang-midway")
+
+    async def story() -> Caller:
+        caller = Caller(gateway, "fails-hang-midway", stream=True)
+        await caller.until(lambda caller: PING in caller.content)
+        caller.hang_up()
+        await caller.ended()
+        return caller
+
+    caller = run(story)
+    assert caller.content.index(b"data: {") < caller.content.index(PING)
+    assert len(caller.records) == 3
+
+
+def test_no_comment_comes_before_the_first_record(gateway: Gateway, settings: Any) -> None:
+    settings.GATEWAY_PING_SECONDS = 1
+    settings.GATEWAY_HEARTBEAT_SECONDS = 1
+    settings.GATEWAY_DEADLINE_SECONDS = 3
+    gateway.simulate("fails-hang")
+
+    async def story() -> int:
+        caller = Caller(gateway, "fails-hang", stream=True)
+        await caller.ended()
+        return caller.status
+
+    assert run(story) == 504
+
+
+def test_heartbeats_tell_the_ledger_what_was_said(gateway: Gateway, settings: Any) -> None:
+    settings.GATEWAY_HEARTBEAT_SECONDS = 1
+    gateway.simulate("fails-hang-midway")
+    beats: list[Any] = []
+    beat = Ledger.heartbeat
+
+    async def story(monkeypatch: pytest.MonkeyPatch) -> None:
+        done = asyncio.Event()
+
+        async def watched(self: Ledger, hold: Any, observed: Any = None) -> bool:
+            alive = await beat(self, hold, observed)
+            beats.append((observed, alive))
+            done.set()
+            return alive
+
+        monkeypatch.setattr(Ledger, "heartbeat", watched)
+        caller = Caller(gateway, "fails-hang-midway", stream=True)
+        await caller.until_records(3)
+        await done.wait()
+        caller.hang_up()
+        await caller.ended()
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run(lambda: story(monkeypatch))
+    ((observed, alive),) = beats
+    assert alive
+    assert observed.completion == 3
+    assert gateway.reservation().observed_completion == 3
+
+
+@BOTH
+def test_a_process_that_ends_says_so_and_settles(gateway: Gateway, stream: bool) -> None:
+    gateway.simulate("fails-hang-midway")
+
+    async def story() -> Caller:
+        caller = Caller(gateway, "fails-hang-midway", stream=stream)
+        if stream:
+            await caller.until_records(3)
+        else:
+            await until_said(3)
+        await request_task.stop_all()
+        await caller.ended()
+        return caller
+
+    caller = run(story)
+    if stream:
+        assert caller.records[-1]["error"]["code"] == "shutting_down"
+    else:
+        assert caller.status == 503
+        assert (b"x-should-retry", b"false") in caller.messages[0]["headers"]
+    assert gateway.reservation().basis == "observed"
+
+
+def test_a_server_that_cancels_the_connection_gets_it_settled(gateway: Gateway) -> None:
+    gateway.simulate("paced-1000x100")
+
+    async def story() -> Caller:
+        caller = Caller(gateway, "paced-1000x100", stream=True)
+        await caller.until_records(3)
+        caller.task.cancel()
+        await caller.ended()
+        return caller
+
+    assert run(story).records[-1]["error"]["code"] == "shutting_down"
+    assert gateway.reservation().basis == "observed"
+
+
+def test_a_bug_in_a_stream_ends_it_with_a_record(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway.simulate("echo")
+    note = pipeline.Meter.note
+
+    def broken(self: Any, event: Any) -> None:
+        note(self, event)
+        if getattr(event, "text", "") == " my":
+            raise RuntimeError("the secret plan")
+
+    monkeypatch.setattr(pipeline.Meter, "note", broken)
+
+    async def story() -> Caller:
+        caller = Caller(gateway, "echo", stream=True)
+        await caller.ended()
+        return caller
+
+    caller = run(story)
+    assert caller.records[-1]["error"]["code"] == "internal_error"
+    assert b"secret" not in caller.content
+    assert gateway.reservation().basis == "observed"
+
+
+def test_a_hold_whose_events_nobody_reads_is_given_back(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.simulate("echo")
+
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("no writer")
+
+    mute = replace(consumers.chat_completions.dialect, fold=broken, records=broken)
+    monkeypatch.setattr(consumers.chat_completions, "dialect", mute)
+
+    assert gateway.ask("echo").status == 500
+    assert gateway.reservation().state == "released"
+
+
+def test_the_life_of_a_process(gateway: Gateway) -> None:
+    gateway.simulate("paced-1000x100")
+    sent: list[str] = []
+
+    async def story() -> Caller:
+        told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+
+        async def send(message: dict[str, str]) -> None:
+            sent.append(message["type"])
+
+        life = asyncio.create_task(Lifespan()({"type": "lifespan"}, told.get, send))
+        told.put_nowait({"type": "lifespan.startup"})
+        caller = Caller(gateway, "paced-1000x100", stream=True)
+        await caller.until_records(3)
+        told.put_nowait({"type": "lifespan.shutdown"})
+        await life
+        await caller.ended()
+        return caller
+
+    assert run(story).records[-1]["error"]["code"] == "shutting_down"
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert gateway.activity().code == "shutting_down"
+    assert HELLO not in str(vars(gateway.activity()))
