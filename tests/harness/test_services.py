@@ -197,7 +197,7 @@ def test_closing_removes_everything() -> None:
 def test_a_server_does_not_outlive_a_process_that_was_killed(server: str) -> None:
     code = f"""if True:
         import time
-        from tests import postgres, valkey
+        from tests.harness import postgres, valkey
         server = {server}()
         server.start()
         print(server.process_id, server.directory, flush=True)
