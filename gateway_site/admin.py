@@ -1,1 +1,3 @@
-"""The console's pages that belong to no app."""
+"""The pages of the console that belong to no app: importing this module registers them."""
+
+from gateway_site.console import user_admin as user_admin
