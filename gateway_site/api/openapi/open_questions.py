@@ -3,9 +3,9 @@ The register of what the interface description leaves open.
 
 The description marks 23 places `not shown`. Each has a row here: what it says, what we do, why, and
 the one file to change when its owner answers. Code that depends on a row carries a comment with
-`Unspecified:` and the row's id; a test keeps both in step, and README's table equal to this one.
+`Unspecified:` and the row's id; a test keeps both in step, and OPEN_QUESTIONS.md equal to this register.
 
-`python -m gateway_site.api.openapi.open_questions` prints that table.
+`python -m gateway_site.api.openapi.open_questions` prints that document.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ QUESTIONS = [
         "limits",
         "Request rate, concurrency, body size, deadline",
         "Numeric request rate, concurrency, body size and inference deadline values: not shown.",
-        "Settings with defaults: see the environment table",
+        "Settings with defaults: see .env.example",
         "open: a deployment decides; SDKs give up after 300 to 600 seconds",
         "gateway_site/settings.py",
     ),
@@ -225,14 +225,25 @@ QUESTIONS = [
 ]
 
 
-def markdown_table() -> str:
-    """The register as README shows it."""
+HEADING = f"""\
+# Open questions
+
+The interface description marks {len(QUESTIONS)} places as not shown. This is what the gateway does there, on
+which evidence, and the file to change when its owner answers. Written by
+
+    python -m gateway_site.api.openapi.open_questions > gateway_site/api/OPEN_QUESTIONS.md
+
+"""
+
+
+def markdown() -> str:
+    """The register as the document OPEN_QUESTIONS.md."""
     lines = ["| id | open question | what we do | evidence | where |", "|---|---|---|---|---|"]
     for row in QUESTIONS:
         where = f"`{row.where}`" if row.where else "nothing built on it yet"
         lines.append(f"| {row.id} | {row.question} | {row.choice} | {row.evidence} | {where} |")
-    return "\n".join(lines)
+    return HEADING + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown_table() + "\n")
+    sys.stdout.write(markdown())

@@ -1,4 +1,4 @@
-"""The register of open questions, the code and README tell the same."""
+"""The register of open questions, its document and the code agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_site.api.openapi.open_questions import QUESTIONS, OpenQuestion, markdown_table
+from gateway_site.api.openapi.open_questions import QUESTIONS, OpenQuestion, markdown
 
 ROOT = Path(__file__).resolve().parents[3]
 APPS = ["gateway_site", "organization", "billing", "policies", "inference"]
@@ -47,5 +47,5 @@ def test_no_mark_is_without_a_row() -> None:
                 assert text.count("Unspecified:") == len(MARK.findall(text)), path
 
 
-def test_readme_shows_the_register() -> None:
-    assert markdown_table() in (ROOT / "README.md").read_text()
+def test_the_document_is_the_register() -> None:
+    assert (ROOT / "gateway_site" / "api" / "OPEN_QUESTIONS.md").read_text() == markdown()
