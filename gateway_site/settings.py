@@ -222,7 +222,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
     }
 else:
-    DATABASES["default"]["ENGINE"] = "gateway_site.api.postgresql"
+    DATABASES["default"]["ENGINE"] = "gateway_site.database.postgresql"
     DATABASES["default"].setdefault("OPTIONS", {})
     DATABASES["default"]["OPTIONS"] |= {
         "connect_timeout": max(2, GATEWAY_DATABASE_WAIT_SECONDS),  # libpq takes no shorter one

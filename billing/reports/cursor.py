@@ -52,4 +52,4 @@ def read(cursor: str, *, organization_id: uuid.UUID, filters: str) -> Place:
 
 def _signer() -> Signer:
     # From SECRET_KEY, compared in constant time; a retired key may still be listed in SECRET_KEY_FALLBACKS.
-    return Signer(salt="billing.reports.cursor", sep=".")
+    return Signer(salt="billing.report_cursor", sep=".")

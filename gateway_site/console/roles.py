@@ -67,7 +67,7 @@ TABLE: dict[str, Decision] = {
     "inference.deployment": _decided(add=OPERATORS, change=OPERATORS, delete=OPERATORS),
     "inference.passedcheck": _decided(add=OPERATORS, delete=OPERATORS),
     # What is asked in the playground is charged to a customer.
-    "inference.activity.trace": _decided(use_playground=OPERATORS),
+    "inference.activity": _decided(use_playground=OPERATORS),
     "inference.dailyactivity": SEEN,
     "auth.user": _decided(view=OWNERS, add=OWNERS, change=OWNERS),
     # Roles are this table; nobody edits them by hand.

@@ -22,7 +22,8 @@ from gateway_site.console.login.form import comparable
 COOKIE = "known_device"
 COOKIE_PATH = "/admin/login/"
 LIFETIME_SECONDS = 180 * 24 * 3600
-SALT = "gateway_site.console.login.known_devices"
+# As first released: cookies signed with it are in browsers.
+SALT = "gateway_site.known_devices"
 
 
 def known_device(request: HttpRequest, name: str) -> str | None:

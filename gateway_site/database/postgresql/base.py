@@ -1,4 +1,4 @@
-"""The backend as Django finds it: ENGINE is `gateway_site.api.postgresql`."""
+"""The backend as Django finds it: ENGINE is `gateway_site.database.postgresql`."""
 
 from __future__ import annotations
 

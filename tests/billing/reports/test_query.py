@@ -302,9 +302,9 @@ def test_a_cursor_cannot_be_made_without_the_secret(api: ApiClient, ours: Custom
     assert content[0] == report_cursor.VERSION
     assert content[1] == ours.organization.pk.hex
     forged = [
-        Signer(salt="billing.reports.cursor", sep=".", key="x" * 50).sign_object(content),
+        Signer(salt="billing.report_cursor", sep=".", key="x" * 50).sign_object(content),
         Signer(salt="another", sep=".").sign_object(content),
-        Signer(salt="billing.reports.cursor", sep=".").sign_object([2, *content[1:], "more"]),
+        Signer(salt="billing.report_cursor", sep=".").sign_object([2, *content[1:], "more"]),
         "x",
         ".",
         "%00",
