@@ -49,7 +49,7 @@ GATEWAY_KEY_PEPPERS = [pepper.strip() for pepper in _required_secret("GATEWAY_KE
 DEBUG = env.boolean("DEBUG", False)
 ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env.listing("CSRF_TRUSTED_ORIGINS")
-CSRF_FAILURE_VIEW = "gateway_site.console.login.views.from_an_old_page"
+CSRF_FAILURE_VIEW = "gateway_site.console.error_pages.csrf_failed"
 # How many proxies of ours stand in front; the client's address is that many hops from the right.
 GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
 

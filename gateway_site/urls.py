@@ -38,6 +38,6 @@ urlpatterns = [
     re_path(r"", exception_handler.not_found),
 ]
 handler400 = "gateway_site.console.error_pages.bad_request"
-handler403 = "gateway_site.console.login.views.forbidden"
-handler404 = "gateway_site.console.login.views.missing"
-handler500 = "gateway_site.console.error_pages.failed"
+handler403 = "gateway_site.console.error_pages.permission_denied"
+handler404 = "gateway_site.console.error_pages.page_not_found"
+handler500 = "gateway_site.console.error_pages.server_error"

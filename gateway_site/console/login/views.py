@@ -1,5 +1,5 @@
 """
-The console's door: who comes in, who goes out, who guesses, and who opens what is not theirs.
+Log-in, log-out and password change of the console, with limits on guessing a password.
 
 A guess is counted before it is tried, so that many at the same moment are no more than one after another;
 a right one is taken back. While a name or an address has to wait, a right password is refused as well, and
@@ -16,13 +16,11 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
-from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.utils.cache import add_never_cache_headers
-from django.views.csrf import csrf_failure
 from django.views.decorators.debug import sensitive_post_parameters
 
-from gateway_site.api import exception_handler, request_id
+from gateway_site.api import exception_handler
 from gateway_site.api.errors import InvalidRequest
 from gateway_site.api.rate_limits.limits import Window, client_address, network_of
 from gateway_site.console.login.form import MOST_NEXT_CHARACTERS, LogInForm, comparable
@@ -108,48 +106,6 @@ def change_password(request: HttpRequest) -> HttpResponse:
         return answer  # type: ignore[no-any-return]
     _forget([counter])
     return answer  # type: ignore[no-any-return]
-
-
-def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """A page for people; the envelope for programs."""
-    if not _is_of_the_console(request):
-        return exception_handler.forbidden(request, exception)
-    return _refused_page(request, "admin/forbidden.html", "This is not yours to do", 403)
-
-
-def missing(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The same for what is not there, or not there any more."""
-    if not _is_of_the_console(request):
-        return exception_handler.not_found(request, exception)
-    return _refused_page(request, "admin/missing.html", "There is nothing here", 404)
-
-
-def from_an_old_page(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A form without its token: nearly always a page from before the person logged in again."""
-    if not _is_of_the_console(request):
-        return csrf_failure(request, reason)
-    return _refused_page(request, "admin/old_page.html", "This page was too old", 403)
-
-
-def broken(request: HttpRequest) -> HttpResponse:
-    """
-    Something failed that nobody foresaw. The page needs neither a session nor the database, which may be why.
-
-    Nothing of it is said to whom it may not concern: the log has the rest, under this id.
-    """
-    if not request.path.startswith("/admin/"):
-        return exception_handler.server_error(request)
-    context = {"request_id": request_id.current()}
-    return HttpResponse(render_to_string("admin/broken.html", context), status=500)
-
-
-def _is_of_the_console(request: HttpRequest) -> bool:
-    return request.path.startswith("/admin/") and admin.site.has_permission(request)
-
-
-def _refused_page(request: HttpRequest, template: str, title: str, status: int) -> HttpResponse:
-    context = {**admin.site.each_context(request), "title": title}
-    return TemplateResponse(request, template, context, status=status).render()
 
 
 def _record(user: Any, address: str) -> None:
