@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from billing.models import LedgerAudit
 from gateway_site.console.kit.model_admin import ReadOnlyAdmin, display
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 
 
 @admin.register(LedgerAudit)
@@ -24,7 +24,7 @@ class LedgerAuditAdmin(ReadOnlyAdmin):
 
     @display(description="Finished", ordering="id")
     def finished(self, audit: LedgerAudit) -> SafeString:
-        return moment(audit.finished_at)
+        return timestamp(audit.finished_at)
 
     @display(description="Result", label={"sound": "success", "broken": "danger"})
     def result(self, audit: LedgerAudit) -> str:

@@ -34,7 +34,7 @@ from gateway_site.console.kit.model_admin import (
     display,
     page_of,
 )
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 from organization.lookups import find_organization
 from organization.models import Organization, Project, ProjectKey
@@ -191,7 +191,7 @@ def grants_panel(account: Account) -> Panel:
         title="Latest grants",
         headings=["Time", "Amount", "Reason", "Reference"],
         rows=[
-            [moment(grant.created_at), money(grant.amount_nanousd), grant.reason, grant.reference or ""]
+            [timestamp(grant.created_at), money(grant.amount_nanousd), grant.reason, grant.reference or ""]
             for grant in account.grants.order_by("-id")[:LATEST_GRANTS]
         ],
         empty="There were none.",
@@ -236,7 +236,7 @@ class CreditGrantAdmin(ModelAdmin):
 
     @display(description="Time", ordering="id")
     def created(self, grant: CreditGrant) -> SafeString:
-        return moment(grant.created_at)
+        return timestamp(grant.created_at)
 
     @display(description="Organization", ordering="account__organization__name")
     def organization(self, grant: CreditGrant) -> SafeString:

@@ -18,7 +18,7 @@ from billing.admin.money import UsdField, in_full, money
 from billing.models import CostLine, Reservation
 from billing.money import cost, price_text, short_usd, usd
 from gateway_site.console.kit.model_admin import ActionForm, ReadOnlyAdmin, ShortPaginator, confirmed, display
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 
 STATE_COLOURS = {
@@ -74,7 +74,7 @@ def tell(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any
         ("State", reservation.get_state_display()),
         ("Of", f"{reservation.project} of {reservation.organization}"),
         ("Model", reservation.model),
-        ("Admitted", moment(reservation.admitted_at)),
+        ("Admitted", timestamp(reservation.admitted_at)),
         ("Held", money(reservation.reserved_nanousd)),
     ]
     if (observed := reservation.observed) is not None:
@@ -225,24 +225,24 @@ class ReservationAdmin(ReadOnlyAdmin):
 
     @display(description="Admitted", ordering="admitted_at")
     def admitted(self, reservation: Reservation) -> SafeString:
-        return moment(reservation.admitted_at)
+        return timestamp(reservation.admitted_at)
 
     @display(description="Sent to a backend")
     def dispatched(self, reservation: Reservation) -> SafeString:
-        return moment(reservation.dispatched_at)
+        return timestamp(reservation.dispatched_at)
 
     @display(description="Deadline")
     def deadline(self, reservation: Reservation) -> SafeString | str:
         # Of one that is over it says nothing.
-        return moment(reservation.deadline_at) if reservation.state == Reservation.State.HELD else ""
+        return timestamp(reservation.deadline_at) if reservation.state == Reservation.State.HELD else ""
 
     @display(description="Lost sight of")
     def lost(self, reservation: Reservation) -> SafeString:
-        return moment(reservation.unknown_at)
+        return timestamp(reservation.unknown_at)
 
     @display(description="Resolved")
     def resolved(self, reservation: Reservation) -> SafeString:
-        return moment(reservation.resolved_at)
+        return timestamp(reservation.resolved_at)
 
     @display(description="Receipt")
     def receipt(self, reservation: Reservation) -> SafeString:

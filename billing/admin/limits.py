@@ -26,7 +26,7 @@ from gateway_site.console.kit.model_admin import (
     confirmed,
     display,
 )
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 from organization.models import Organization, Project
 
@@ -175,11 +175,11 @@ class PeriodInline(TabularInline):
 
     @display(description="From")
     def starts(self, period: CapPeriod) -> SafeString:
-        return moment(period.starts_at)
+        return timestamp(period.starts_at)
 
     @display(description="To")
     def ends(self, period: CapPeriod) -> SafeString:
-        return moment(period.ends_at)
+        return timestamp(period.ends_at)
 
     @display(description="Held")
     def held(self, period: CapPeriod) -> SafeString:

@@ -25,7 +25,7 @@ from gateway_site.console.kit.model_admin import (
     display,
     show_once,
 )
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 
 admin.site.unregister(User)
@@ -85,7 +85,7 @@ class RoleForm(ActionForm):
 def tell(user: User, given: dict[str, Any]) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = [
         ("Role now", users.role_of(user) or "none"),
-        ("Last log-in", moment(user.last_login)),
+        ("Last log-in", timestamp(user.last_login)),
     ]
     if "role" in given:
         facts.append(("New role", given["role"]))
@@ -152,11 +152,11 @@ class UserAdmin(ModelAdmin):
 
     @display(description="Last log-in", ordering="last_login")
     def last_seen(self, user: User) -> SafeString:
-        return moment(user.last_login)
+        return timestamp(user.last_login)
 
     @display(description="Since", ordering="date_joined")
     def joined(self, user: User) -> SafeString:
-        return moment(user.date_joined)
+        return timestamp(user.date_joined)
 
     # --- actions -------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from gateway_site.console.kit.model_admin import ActionForm, ModelAdmin, TextInput, confirmed, display
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.forms import BackendForm
 from inference.catalog import services
 from inference.catalog.model_import import import_models
@@ -56,8 +56,8 @@ def tell(backend: Backend, given: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def _probe(backend: Backend) -> SafeString:
     if not backend.probe_problem:
-        return moment(backend.probed_at)
-    return format_html('{}<span class="under">{}</span>', moment(backend.probed_at), backend.probe_problem)
+        return timestamp(backend.probed_at)
+    return format_html('{}<span class="under">{}</span>', timestamp(backend.probed_at), backend.probe_problem)
 
 
 @admin.register(Backend)
@@ -140,7 +140,7 @@ class BackendAdmin(ModelAdmin):
 
     @display(description="Created")
     def created(self, backend: Backend) -> SafeString:
-        return moment(backend.created_at)
+        return timestamp(backend.created_at)
 
     # --- actions -------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ def tell_withdrawal(passed: PassedCheck, given: dict[str, Any]) -> list[tuple[st
     return [
         ("Check", passed.check_name),
         ("Organization", passed.organization),
-        ("Passed", moment(passed.created_at)),
+        ("Passed", timestamp(passed.created_at)),
         ("Models that require it", shown or "none"),
     ]
 
@@ -255,7 +255,7 @@ class PassedCheckAdmin(ModelAdmin):
 
     @display(description="Passed", ordering="created_at")
     def created(self, passed: PassedCheck) -> SafeString:
-        return moment(passed.created_at)
+        return timestamp(passed.created_at)
 
     @confirmed(
         label="Withdraw",

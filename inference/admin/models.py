@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from billing.money import price_text
 from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, confirmed, display
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.forms import DeploymentForm, ModelForm
 from inference.catalog import services
 from inference.catalog.served_models import price_of
@@ -190,7 +190,9 @@ class CatalogModelAdmin(ModelAdmin):
         backends = [each.backend for each in live_places(model)]
         times = [each.probed_at for each in backends if each.probed_at]
         problem = next((each.probe_problem for each in backends if each.probe_problem), "")
-        return format_html('{}<span class="under">{}</span>', moment(max(times) if times else None), problem)
+        return format_html(
+            '{}<span class="under">{}</span>', timestamp(max(times) if times else None), problem
+        )
 
     # --- actions -------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from billing.models import Reservation
 from billing.money import short_usd
 from gateway_site.console.kit.model_admin import ReadOnlyAdmin, ShortPaginator, display, page_of
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from inference.activity import receipts, search
 from inference.activity.trace import CLIENT_CLOSED_REQUEST
 from inference.admin.request_filters import (
@@ -124,7 +124,7 @@ class ActivityAdmin(ReadOnlyAdmin):
 
     @display(description="Ended")
     def ended(self, row: Activity) -> SafeString:
-        return moment(row.ended_at)
+        return timestamp(row.ended_at)
 
     @display(description="Request")
     def short_id(self, row: Activity) -> SafeString:
@@ -192,9 +192,9 @@ def _facts(request: HttpRequest, receipt: receipts.Receipt) -> list[tuple[str, s
         ("Model", row.model or NONE),
         ("Endpoint", row.endpoint),
         ("Answer", "as a stream" if row.is_stream else "as a whole"),
-        ("Came", moment(row.created_at)),
-        ("First token", moment(receipt.first_token_at, empty=NONE)),
-        ("Ended", moment(row.ended_at)),
+        ("Came", timestamp(row.created_at)),
+        ("First token", timestamp(receipt.first_token_at, empty=NONE)),
+        ("Ended", timestamp(row.ended_at)),
         ("First token after", _milliseconds(row.first_token_ms)),
         ("Took", _milliseconds(row.total_ms)),
         ("Prompt tokens (cached)", _count_with_part(row.prompt_tokens, row.cached_tokens)),
@@ -208,16 +208,16 @@ def _hold_facts(money: receipts.Money) -> list[tuple[str, str]]:
         ("Held, exact", f"${money.held}"),
         ("State", hold.get_state_display()),
         ("Charged by", hold.get_basis_display() or NONE),
-        ("Admitted", moment(hold.admitted_at)),
-        ("Sent to a backend", moment(hold.dispatched_at, empty=NONE)),
-        ("Settled", moment(hold.resolved_at, empty=NONE)),
+        ("Admitted", timestamp(hold.admitted_at)),
+        ("Sent to a backend", timestamp(hold.dispatched_at, empty=NONE)),
+        ("Settled", timestamp(hold.resolved_at, empty=NONE)),
     ]
     if hold.state != Reservation.State.HELD:
         return facts
     return [
         *facts,
-        ("Lease until", moment(hold.lease_expires_at)),
-        ("Deadline", moment(hold.deadline_at)),
+        ("Lease until", timestamp(hold.lease_expires_at)),
+        ("Deadline", timestamp(hold.deadline_at)),
     ]
 
 

@@ -20,7 +20,7 @@ from gateway_site.console.kit.model_admin import (
     ShortPaginator,
     display,
 )
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization.models import AuditEvent
 
 # Where an event tells what was there before the change.
@@ -119,7 +119,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
 
     @display(description="Time", ordering="occurred_at")
     def when(self, event: AuditEvent) -> SafeString:
-        return moment(event.occurred_at)
+        return timestamp(event.occurred_at)
 
     @display(description="Target")
     def target(self, event: Any) -> SafeString:

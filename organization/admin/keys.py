@@ -25,7 +25,7 @@ from gateway_site.console.kit.model_admin import (
     display,
     show_once,
 )
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization import services
 from organization.audit.trail import Actor
 from organization.models import AdminKey, KeyStatus, ProjectKey
@@ -96,7 +96,7 @@ def tell(key: Any, given: dict[str, Any]) -> list[tuple[str, Any]]:
         ("Value", format_html('<span class="mono">{}</span>', key.redacted_value)),
         ("Belongs to", _owner_of(key)),
         ("Status now", str(key.status)),
-        ("Last used", moment(key.last_used_at)),
+        ("Last used", timestamp(key.last_used_at)),
     ]
     if _is_archived(key):
         facts.append(("Careful", "The project is archived: its keys admit nothing, whatever their status."))
@@ -178,23 +178,23 @@ class KeyAdmin(ModelAdmin):
 
     @display(description="Created", ordering="created_at")
     def created(self, key: Any) -> SafeString:
-        return moment(key.created_at)
+        return timestamp(key.created_at)
 
     @display(description="Last used", ordering="last_used_at")
     def last_used(self, key: Any) -> SafeString:
-        return moment(key.last_used_at)
+        return timestamp(key.last_used_at)
 
     @display(description="Expires", ordering="expires_at")
     def expires(self, key: Any) -> SafeString:
-        return moment(key.expires_at)
+        return timestamp(key.expires_at)
 
     @display(description="Suspended")
     def suspended(self, key: Any) -> SafeString:
-        return moment(key.suspended_at, empty="no")
+        return timestamp(key.suspended_at, empty="no")
 
     @display(description="Revoked")
     def revoked(self, key: Any) -> SafeString:
-        return moment(key.revoked_at, empty="no")
+        return timestamp(key.revoked_at, empty="no")
 
     # --- actions -------------------------------------------------------------------------------------
 

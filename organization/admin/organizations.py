@@ -18,7 +18,7 @@ from gateway_site.console.kit.model_admin import (
     confirmed,
     display,
 )
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization import services
 from organization.admin import keys as admin_keys
 from organization.audit.trail import Actor
@@ -36,7 +36,7 @@ def tell_archive(project: Project, given: dict[str, Any]) -> list[tuple[str, Any
     return [
         ("Organization", project.organization),
         ("Active keys that stop working", keys.count()),
-        ("One of them was last used", moment(used.last_used_at if used else None)),
+        ("One of them was last used", timestamp(used.last_used_at if used else None)),
     ]
 
 
@@ -75,7 +75,7 @@ class OrganizationAdmin(ModelAdmin):
 
     @display(description="Created", ordering="created_at")
     def created(self, organization: Organization) -> SafeString:
-        return moment(organization.created_at)
+        return timestamp(organization.created_at)
 
 
 @admin.register(Project)
@@ -127,11 +127,11 @@ class ProjectAdmin(ModelAdmin):
 
     @display(description="Created", ordering="created_at")
     def created(self, project: Project) -> SafeString:
-        return moment(project.created_at)
+        return timestamp(project.created_at)
 
     @display(description="Archived")
     def archived(self, project: Project) -> SafeString:
-        return moment(project.archived_at)
+        return timestamp(project.archived_at)
 
     @confirmed(
         label="Archive",

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.console.kit.model_admin import ReadOnlyAdmin, ShortPaginator, address_of, display
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization.models import Project
 from policies.models import Policy, PolicyVersion, Scope, Verdict
 
@@ -72,7 +72,7 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
 
     @display(description="Published", ordering="published_at")
     def published(self, version: PolicyVersion) -> SafeString:
-        return moment(version.published_at)
+        return timestamp(version.published_at)
 
 
 @admin.register(Verdict)
@@ -132,7 +132,7 @@ class VerdictAdmin(ReadOnlyAdmin):
 
     @display(description="Time", ordering="occurred_at")
     def when(self, verdict: Verdict) -> SafeString:
-        return moment(verdict.occurred_at)
+        return timestamp(verdict.occurred_at)
 
     @display(description="Policy")
     def title(self, verdict: Verdict) -> SafeString:

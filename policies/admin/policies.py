@@ -25,7 +25,7 @@ from gateway_site.console.kit.model_admin import (
     display,
     page_of,
 )
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 from policies import services, trial
 from policies.admin import evidence
@@ -217,11 +217,11 @@ class PolicyAdmin(ModelAdmin):
 
     @display(description="Created", ordering="created_at")
     def created(self, policy: Policy) -> SafeString:
-        return moment(policy.created_at)
+        return timestamp(policy.created_at)
 
     @display(description="Changed", ordering="updated_at")
     def updated(self, policy: Policy) -> SafeString:
-        return moment(policy.updated_at)
+        return timestamp(policy.updated_at)
 
     # --- actions -------------------------------------------------------------------------------------
 

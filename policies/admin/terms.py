@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from gateway_site.console.kit.model_admin import Addition, Panel, add_to, address_of
-from gateway_site.console.kit.moments import moment
+from gateway_site.console.kit.timestamps import timestamp
 from organization.models import Project
 from policies.enforcement.attachment import attached, effective_policies
 from policies.models import IN_FORCE, DailyVerdicts, Policy, PolicyVersion, Scope
@@ -147,7 +147,7 @@ def _version_panel(policy: Policy) -> Panel:
         rows=[
             [
                 format_html('<a class="text-link" href="{}">{}</a>', address_of(version), version.version),
-                moment(version.published_at),
+                timestamp(version.published_at),
                 version.mode,
                 version.direction,
                 version.scope,

@@ -23,7 +23,7 @@ from billing.money import short_usd, usd
 from billing.reports import spending
 from billing.reports.spending import Credit, ProjectDay
 from gateway_site.api.identifiers import uuid_or_none
-from gateway_site.console.kit.moments import moment, relative
+from gateway_site.console.kit.timestamps import relative, timestamp
 from gateway_site.console.overview import chart, first_steps, traffic
 from organization.models import Organization, Project, ProjectKey
 
@@ -319,7 +319,7 @@ def _failures(view: View) -> list[dict[str, Any]] | None:
         return None
     return [
         {
-            "when": moment(row.ended_at),
+            "when": timestamp(row.ended_at),
             "url": reverse("admin:inference_activity_change", args=[row.pk]),
             "status": row.status,
             "is_ours": row.status >= 500,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway_site.console.kit.moments import moment, relative
+from gateway_site.console.kit.timestamps import relative, timestamp
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -30,9 +30,9 @@ def test_it_says_how_long_ago(seconds_ago: int, said: str) -> None:
 
 
 def test_it_says_the_time_in_utc() -> None:
-    assert "2026-03-01 12:00:00 UTC" in moment(NOW)
+    assert "2026-03-01 12:00:00 UTC" in timestamp(NOW)
 
 
 def test_what_never_was_is_said_so_and_inert() -> None:
-    assert "never" in moment(None)
-    assert "&lt;b&gt;" in moment(None, empty="<b>")
+    assert "never" in timestamp(None)
+    assert "&lt;b&gt;" in timestamp(None, empty="<b>")

@@ -21,7 +21,7 @@ def relative(when: datetime, now: datetime | None = None) -> str:
     return "now"
 
 
-def moment(when: datetime | None, *, empty: str = "never") -> SafeString:
+def timestamp(when: datetime | None, *, empty: str = "never") -> SafeString:
     """A cell of two lines: the time in UTC to the second, and below it how long ago that was."""
     if when is None:
         return format_html("<span>{}</span>", empty)
