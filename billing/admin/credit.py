@@ -23,15 +23,15 @@ from billing.money import short_usd
 from gateway_site.api.errors import ApiError
 from gateway_site.console.kit.model_admin import (
     ActionForm,
-    Addition,
     ModelAdmin,
+    PageExtension,
     Panel,
     ReadOnlyAdmin,
     TextInput,
-    add_to,
     address_of,
     confirmed,
     display,
+    extend_pages,
     page_of,
 )
 from gateway_site.console.kit.timestamps import timestamp
@@ -289,9 +289,9 @@ def spending_panels(request: HttpRequest, row: Project | ProjectKey) -> list[Pan
     return [limits_panel(row)]
 
 
-add_to(
+extend_pages(
     Organization,
-    Addition(
+    PageExtension(
         permission="billing.view_account",
         columns=["Credit left", f"Spent {SPENT_DAYS} d"],
         cells=organization_cells,
@@ -300,9 +300,9 @@ add_to(
     ),
 )
 for scope, cells in ((Project, project_cells), (ProjectKey, key_cells)):
-    add_to(
+    extend_pages(
         scope,
-        Addition(
+        PageExtension(
             permission="billing.view_costline",
             columns=[f"Spent {SPENT_DAYS} d"],
             cells=cells,

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from gateway_site.console.kit.model_admin import Addition, Panel, add_to, address_of
+from gateway_site.console.kit.model_admin import PageExtension, Panel, address_of, extend_pages
 from gateway_site.console.kit.timestamps import timestamp
 from organization.models import Project
 from policies.enforcement.attachment import attached, effective_policies
@@ -201,9 +201,9 @@ def project_panels(request: HttpRequest, project: Project) -> list[Panel]:
     ]
 
 
-add_to(
+extend_pages(
     Project,
-    Addition(
+    PageExtension(
         permission="policies.view_policy", columns=["Policies"], cells=project_cells, panels=project_panels
     ),
 )

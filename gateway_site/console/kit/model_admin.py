@@ -42,7 +42,6 @@ from gateway_site.console.kit.actions import (
     page_of,
     show_once,
 )
-from gateway_site.console.kit.additions import Addition, Panel, add_to, additions_to, columns_of, fill
 from gateway_site.console.kit.forms import SeenForm, refused
 from gateway_site.console.kit.list_lookups import (
     MOST_SEARCH_CHARACTERS,
@@ -50,15 +49,23 @@ from gateway_site.console.kit.list_lookups import (
     is_searchable,
     parameters_of,
 )
+from gateway_site.console.kit.page_extensions import (
+    PageExtension,
+    Panel,
+    extend_pages,
+    extension_columns,
+    extensions_of,
+    fill_cells,
+)
 
 __all__ = [
     "ActionForm",
-    "Addition",
     "AuthenticationForm",
     "AutocompleteFilter",
     "Checkbox",
     "CheckboxSelectMultiple",
     "IntegerInput",
+    "PageExtension",
     "Panel",
     "PasswordInput",
     "RadioSelect",
@@ -66,10 +73,10 @@ __all__ = [
     "SeenForm",
     "Select",
     "TextInput",
-    "add_to",
     "address_of",
     "confirmed",
     "display",
+    "extend_pages",
     "page_of",
     "show_once",
 ]
@@ -150,12 +157,12 @@ class ModelAdmin(ThemedModelAdmin):
 
     def all_actions(self) -> list[Any]:
         """Those of this page and those that other apps add to it."""
-        added = [action for addition in additions_to(self.model) for action in addition.actions]
+        added = [action for extension in extensions_of(self.model) for action in extension.actions]
         return [*(self.actions or ()), *added]
 
     def _get_base_actions(self) -> list[Any]:
         own = super()._get_base_actions()
-        added = [action for addition in additions_to(self.model) for action in addition.actions]
+        added = [action for extension in extensions_of(self.model) for action in extension.actions]
         return [*own, *(self.get_action(action) for action in added)]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
@@ -262,14 +269,16 @@ class ModelAdmin(ThemedModelAdmin):
         """What stands below a row's fields."""
         return [
             panel
-            for addition in additions_to(self.model, request)
-            if addition.panels is not None
-            for panel in addition.panels(request, row)
+            for extension in extensions_of(self.model, request)
+            if extension.panels is not None
+            for panel in extension.panels(request, row)
         ]
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         own = list(super().get_list_display(request))
-        return own + [column for each in additions_to(self.model, request) for column in columns_of(each)]
+        return own + [
+            column for each in extensions_of(self.model, request) for column in extension_columns(each)
+        ]
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         changelist = super().get_changelist_instance(request)
@@ -282,8 +291,8 @@ class ModelAdmin(ThemedModelAdmin):
 
     def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
         """What the rows of one page need beside their own columns, asked for all of them at once."""
-        for addition in additions_to(self.model, request):
-            fill(addition, rows)
+        for extension in extensions_of(self.model, request):
+            fill_cells(extension, rows)
 
 
 class ReadOnlyAdmin(ModelAdmin):

@@ -32,7 +32,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Addition:
+class PageExtension:
     """Columns of a list, filled for a whole page at once, and actions and panels on the page of a row."""
 
     # Who does not have it sees none of this.
@@ -43,38 +43,38 @@ class Addition:
     panels: Callable[[HttpRequest, Any], Iterable[Panel]] | None = None
 
 
-_additions: dict[type[models.Model], list[Addition]] = {}
+_extensions: dict[type[models.Model], list[PageExtension]] = {}
 
 
-def add_to(model: type[models.Model], addition: Addition) -> None:
-    """Add to the pages of this model, when the app is loaded."""
-    _additions.setdefault(model, []).append(addition)
+def extend_pages(model: type[models.Model], extension: PageExtension) -> None:
+    """Add columns, actions and panels to the pages of this model, when the app is loaded."""
+    _extensions.setdefault(model, []).append(extension)
 
 
-def additions_to(model: type[models.Model], request: HttpRequest | None = None) -> list[Addition]:
-    """What was added to a model's pages, as far as this person may see it."""
-    found = _additions.get(model, [])
+def extensions_of(model: type[models.Model], request: HttpRequest | None = None) -> list[PageExtension]:
+    """The extensions of a model's pages, as far as this person may see them."""
+    found = _extensions.get(model, [])
     return [each for each in found if request is None or request.user.has_perm(each.permission)]
 
 
-def columns_of(addition: Addition) -> list[Any]:
-    """The addition's columns as an admin page lists them; each reads what `fill` has put on the row."""
-    return [_column(addition, position, heading) for position, heading in enumerate(addition.columns)]
+def extension_columns(extension: PageExtension) -> list[Any]:
+    """The extension's columns as an admin page lists them; each reads what `fill_cells` has put on the row."""
+    return [_column(extension, position, heading) for position, heading in enumerate(extension.columns)]
 
 
-def fill(addition: Addition, rows: list[Any]) -> None:
+def fill_cells(extension: PageExtension, rows: list[Any]) -> None:
     """Put the cells of these rows on them, all at once."""
-    if addition.cells is None or not rows:
+    if extension.cells is None or not rows:
         return
-    cells = addition.cells(rows)
+    cells = extension.cells(rows)
     for row in rows:
-        kept = row.__dict__.setdefault("_added_cells", {})
-        kept[id(addition)] = cells.get(row.pk)
+        kept = row.__dict__.setdefault("_extension_cells", {})
+        kept[id(extension)] = cells.get(row.pk)
 
 
-def _column(addition: Addition, position: int, heading: str) -> Any:
+def _column(extension: PageExtension, position: int, heading: str) -> Any:
     def cell(row: Any) -> Any:
-        found = row.__dict__.get("_added_cells", {}).get(id(addition))
+        found = row.__dict__.get("_extension_cells", {}).get(id(extension))
         return "" if found is None else found[position]
 
     cell.__name__ = f"added_{heading.lower().replace(' ', '_')}"
