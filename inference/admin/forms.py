@@ -11,8 +11,8 @@ from billing.money import parse_price, price_text
 from gateway_site.console.kit.model_admin import (
     Checkbox,
     CheckboxSelectMultiple,
+    OptimisticLockForm,
     PasswordInput,
-    SeenForm,
     TextInput,
 )
 from gateway_site.http_client.addresses import AddressRefused, parse_base_url
@@ -20,7 +20,7 @@ from inference.catalog.services import MODALITIES, PRICES
 from inference.models import Backend, CatalogModel, Deployment
 
 
-class BackendForm(SeenForm):
+class BackendForm(OptimisticLockForm):
     credential = forms.CharField(
         label="API key",
         required=False,
@@ -106,7 +106,7 @@ class ModalitiesField(forms.MultipleChoiceField):
         super().__init__(choices=choices, widget=CheckboxSelectMultiple, initial=["text"], **options)
 
 
-class ModelForm(SeenForm):
+class ModelForm(OptimisticLockForm):
     prompt = PriceField()
     completion = PriceField()
     cached = PriceField(help_text="Prompt tokens read from a cache. Empty for a new model: as the prompt's.")

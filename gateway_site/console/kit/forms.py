@@ -1,5 +1,7 @@
 """
-Forms of the console's pages: what a person typed is not lost, and does not undo what another did meanwhile.
+Forms of the console's pages: optimistic locking, and a service's refusal shown on the form.
+
+What a person typed is not lost, and does not undo what another did meanwhile.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ CHANGED_SINCE = (
 )
 
 
-class SeenForm(forms.ModelForm):
+class OptimisticLockForm(forms.ModelForm):
     """
-    A form that brings back a mark of what its row was when the person opened the page.
+    Optimistic locking: the form brings back a digest of what its row was when the page was opened.
 
     Every field is posted, also those that the person left alone: an older page would set those back.
     """
@@ -27,9 +29,9 @@ class SeenForm(forms.ModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Before the form writes on its row.
-        self._mark = self._mark_of_row() if self.instance.pk else ""
+        self._digest = self._row_digest() if self.instance.pk else ""
         if "seen" in self.fields:
-            self.fields["seen"].initial = self._mark
+            self.fields["seen"].initial = self._digest
 
     def state(self) -> Any:
         """Whatever the form can change, as it is now."""
@@ -40,16 +42,16 @@ class SeenForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         seen = cleaned.pop("seen", "")
-        if seen and self._mark and seen != self._mark:
+        if seen and self._digest and seen != self._digest:
             raise forms.ValidationError(CHANGED_SINCE)
         return cleaned
 
-    def _mark_of_row(self) -> str:
+    def _row_digest(self) -> str:
         return salted_hmac("console.seen", repr(self.state())).hexdigest()[:32]
 
 
-def refused(form: type[forms.ModelForm], message: str) -> type[forms.ModelForm]:
-    """The same form with a service's refusal on it, as if it were the form's own."""
+def with_refusal(form: type[forms.ModelForm], message: str) -> type[forms.ModelForm]:
+    """A form class that shows a service's refusal as if it were the form's own error."""
 
     def full_clean(self: Any) -> None:
         form.full_clean(self)

@@ -42,7 +42,7 @@ from gateway_site.console.kit.actions import (
     page_of,
     show_once,
 )
-from gateway_site.console.kit.forms import SeenForm, refused
+from gateway_site.console.kit.forms import OptimisticLockForm, with_refusal
 from gateway_site.console.kit.list_lookups import (
     MOST_SEARCH_CHARACTERS,
     MOST_SEARCH_WORDS,
@@ -65,12 +65,12 @@ __all__ = [
     "Checkbox",
     "CheckboxSelectMultiple",
     "IntegerInput",
+    "OptimisticLockForm",
     "PageExtension",
     "Panel",
     "PasswordInput",
     "RadioSelect",
     "RangeDateTimeFilter",
-    "SeenForm",
     "Select",
     "TextInput",
     "address_of",
@@ -244,7 +244,7 @@ class ModelAdmin(ThemedModelAdmin):
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change, **kwargs)
         refusal = getattr(request, "refusal", "")
-        return refused(form, refusal) if refusal else form
+        return with_refusal(form, refusal) if refusal else form
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
