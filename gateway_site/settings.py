@@ -171,7 +171,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "gateway_site.console.content_security.content_security_middleware",
-    "gateway_site.console.request_bounds.console_bounds",
+    "gateway_site.console.request_validation.validate_console_request",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

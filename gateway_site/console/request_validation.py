@@ -1,4 +1,4 @@
-"""Bounds on the addresses and cookies that the console's pages read, checked before any page does."""
+"""Limits on the addresses and cookies that the console's pages read, checked before any page does."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ SESSION_KEY = re.compile(r"[a-z0-9]{32}")
 
 
 @sync_and_async_middleware
-def console_bounds(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Django middleware, ahead of every other."""
+def validate_console_request(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Django middleware, ahead of every other: refuses addresses too long or with a NUL."""
     if iscoroutinefunction(get_response):
 
-        async def bounded_async(request: HttpRequest) -> HttpResponse:
-            refusal = _check(request)
+        async def validated_async(request: HttpRequest) -> HttpResponse:
+            refusal = _refusal_of(request)
             if refusal is not None:
                 return refusal
             return await cast("Awaitable[HttpResponse]", get_response(request))
 
-        return bounded_async
+        return validated_async
 
-    def bounded(request: HttpRequest) -> HttpResponse:
-        refusal = _check(request)
+    def validated(request: HttpRequest) -> HttpResponse:
+        refusal = _refusal_of(request)
         return refusal if refusal is not None else cast("HttpResponse", get_response(request))
 
-    return bounded
+    return validated
 
 
-def _check(request: HttpRequest) -> HttpResponse | None:
+def _refusal_of(request: HttpRequest) -> HttpResponse | None:
     if not request.path.startswith(CONSOLE):
         return None
     if not SESSION_KEY.fullmatch(request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")):
