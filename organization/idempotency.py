@@ -22,7 +22,7 @@ from psycopg.errors import LockNotAvailable
 
 from gateway_site.api.errors import CreationInProgress, IdempotencyMismatch, InvalidRequest
 from gateway_site.api.headers import RawHeaders, values_of
-from organization import vault
+from organization import expiring_secrets
 from organization.models import AdminKey, IdempotencyRecord
 
 HEADER = "Idempotency-Key"
@@ -107,7 +107,7 @@ def _remember(record: IdempotencyRecord, created: Created) -> Created:
     record.resource_id = created.resource_id
     record.answer = json.dumps(created.answer)
     if created.secret is not None:
-        record.secret_day, record.secret_ciphertext = vault.seal(
+        record.secret_day, record.secret_ciphertext = expiring_secrets.seal(
             created.secret, bound_to=_binding(record, created.resource_id)
         )
     record.save(update_fields=["resource_id", "answer", "secret_day", "secret_ciphertext"])
@@ -119,11 +119,11 @@ def _secret_of(record: IdempotencyRecord, is_current: Callable[[str, str], bool]
         return None
     # By the database's clock: the one that stamped the record, and the one that all processes share.
     is_fresh = IdempotencyRecord.objects.filter(
-        pk=record.pk, created_at__gt=Now() - vault.READABLE_FOR
+        pk=record.pk, created_at__gt=Now() - expiring_secrets.READABLE_FOR
     ).exists()
     if not is_fresh:
         return None
-    secret = vault.unseal(
+    secret = expiring_secrets.unseal(
         record.secret_day, record.secret_ciphertext, bound_to=_binding(record, record.resource_id)
     )
     return secret if secret is not None and is_current(record.resource_id, secret) else None

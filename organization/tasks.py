@@ -6,7 +6,7 @@ import logging
 
 from celery import shared_task
 
-from organization import idempotency, vault
+from organization import expiring_secrets, idempotency
 from organization.audit import chain
 
 logger = logging.getLogger(__name__)
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 @shared_task
 def erase_old_secrets() -> None:
-    wiped = vault.erase_old_secrets()
+    wiped = expiring_secrets.erase_old_secrets()
     logger.info("erased %d secrets that were past their day", wiped)
 
 
