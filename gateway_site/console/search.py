@@ -16,7 +16,7 @@ from django.urls import reverse
 from billing.models import Reservation
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.console.kit.list_lookups import is_searchable
-from gateway_site.console.theme import NAVIGATION
+from gateway_site.console.navigation import NAVIGATION
 from inference.models import Activity, Backend, CatalogModel
 from organization.models import AdminKey, Organization, Project, ProjectKey
 from policies.models import Policy

@@ -58,7 +58,7 @@ def extensions_of(model: type[models.Model], request: HttpRequest | None = None)
 
 
 def extension_columns(extension: PageExtension) -> list[Any]:
-    """The extension's columns as an admin page lists them; each reads what `fill_cells` has put on the row."""
+    """The extension's columns as an admin page lists them; each reads what `fill_cells` put on a row."""
     return [_column(extension, position, heading) for position, heading in enumerate(extension.columns)]
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import resolve, reverse
 
 from gateway_site.console import search
-from gateway_site.console.theme import NAVIGATION
+from gateway_site.console.navigation import NAVIGATION
 from organization.models import Organization, Project
 from tests.conftest import make_project_key
 from tests.gateway_site.console.people import owner, person

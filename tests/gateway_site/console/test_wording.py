@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from billing import services as billing_services
 from billing.models import Account, CostLine, Reservation, SpendingCap
-from gateway_site.console.theme import NAVIGATION
+from gateway_site.console.navigation import NAVIGATION
 from inference.models import Backend, CatalogModel, PassedCheck
 from organization import services
 from organization.models import AuditEvent, Organization, Project, ProjectKey
