@@ -24,7 +24,8 @@ from billing.reports import spending
 from billing.reports.spending import Credit, ProjectDay
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.console.kit.timestamps import relative, timestamp
-from gateway_site.console.overview import chart, first_steps, traffic
+from gateway_site.console.overview import chart, traffic
+from gateway_site.console.overview.setup_checklist import setup_checklist
 from organization.models import Organization, Project, ProjectKey
 
 DAYS, WEEK = 30, 7
@@ -36,8 +37,8 @@ LISTED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """Who looks, at what, and when."""
+class OverviewScope:
+    """Who looks at the overview, at which organization, and on which day."""
 
     request: HttpRequest
     organization: Organization | None
@@ -63,9 +64,9 @@ def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Django admin's index, with what this person may see of it."""
     offered = _offered(request)
     chosen, is_unknown = _chosen(request, offered)
-    view = View(request, chosen, timezone.now().date())
-    spent = _spent(view)
-    credits = spending.credit_of(view.organization_id) if view.may("billing.view_account") else None
+    scope = OverviewScope(request, chosen, timezone.now().date())
+    spent = _spent(scope)
+    credits = spending.credit_of(scope.organization_id) if scope.may("billing.view_account") else None
     return {
         **context,
         "title": "Overview",
@@ -73,15 +74,15 @@ def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "chosen": chosen,
         "is_unknown_organization": is_unknown,
         "offered": offered if 1 < len(offered) <= LISTED else [],
-        "low_credit": _low_credit(view, credits, spent),
-        "ledger": _ledger(view),
-        "cards": [*_money_cards(view, credits, spent), *_traffic_cards(view)],
-        "chart": _chart(view, spent),
-        "keys": _top_keys(view),
-        "policies": _policies(view),
-        "failures": _failures(view),
-        "unsettled": _unsettled(view, credits),
-        "setup": first_steps.setup(request) if view.may("organization.view_organization") else None,
+        "low_credit": _low_credit(scope, credits, spent),
+        "ledger": _ledger(scope),
+        "cards": [*_money_cards(scope, credits, spent), *_traffic_cards(scope)],
+        "chart": _chart(scope, spent),
+        "keys": _top_keys(scope),
+        "policies": _policies(scope),
+        "failures": _failures(scope),
+        "unsettled": _unsettled(scope, credits),
+        "setup": setup_checklist(request) if scope.may("organization.view_organization") else None,
     }
 
 
@@ -104,26 +105,28 @@ def _chosen(request: HttpRequest, offered: list[Organization]) -> tuple[Organiza
     return found, found is None
 
 
-def _spent(view: View) -> list[ProjectDay] | None:
-    if not view.may("billing.view_costline"):
+def _spent(scope: OverviewScope) -> list[ProjectDay] | None:
+    if not scope.may("billing.view_costline"):
         return None
-    return spending.spent_by_project(view.first_day, view.organization_id)
+    return spending.spent_by_project(scope.first_day, scope.organization_id)
 
 
 # --- banners -----------------------------------------------------------------------------------------
 
 
-def _low_credit(view: View, credits: list[Credit] | None, spent: list[ProjectDay] | None) -> dict[str, Any]:
+def _low_credit(
+    scope: OverviewScope, credits: list[Credit] | None, spent: list[ProjectDay] | None
+) -> dict[str, Any]:
     if credits is None:
         return {}
     # A person who may see credit is warned of it, though they may not see what it was spent on.
-    known = spent if spent is not None else spending.spent_by_project(view.week_day, view.organization_id)
+    known = spent if spent is not None else spending.spent_by_project(scope.week_day, scope.organization_id)
     in_week: defaultdict[uuid.UUID, int] = defaultdict(int)
     for each in known:
-        if each.day >= view.week_day:
+        if each.day >= scope.week_day:
             in_week[each.organization_id] += each.amount_nanousd
     found = spending.shortages(credits, in_week)
-    grant = reverse("admin:billing_creditgrant_add") if view.may("billing.add_creditgrant") else ""
+    grant = reverse("admin:billing_creditgrant_add") if scope.may("billing.add_creditgrant") else ""
     return {
         "named": [
             {
@@ -139,8 +142,8 @@ def _low_credit(view: View, credits: list[Credit] | None, spent: list[ProjectDay
     }
 
 
-def _ledger(view: View) -> dict[str, Any]:
-    if not view.may("billing.view_ledgeraudit"):
+def _ledger(scope: OverviewScope) -> dict[str, Any]:
+    if not scope.may("billing.view_ledgeraudit"):
         return {}
     newest = LedgerAudit.objects.order_by("-id").first()
     if newest is None:
@@ -164,7 +167,7 @@ def _card(title: str, value: str, note: str, url: str, **extra: str) -> dict[str
 
 
 def _money_cards(
-    view: View, credits: list[Credit] | None, spent: list[ProjectDay] | None
+    scope: OverviewScope, credits: list[Credit] | None, spent: list[ProjectDay] | None
 ) -> list[dict[str, str]]:
     cards = []
     if credits is not None:
@@ -175,55 +178,55 @@ def _money_cards(
                 "Credit left",
                 short_usd(available),
                 f"{short_usd(held)} more is held for open requests",
-                _credit_url(view),
+                _credit_url(scope),
                 exact=f"{usd(available)} USD",
             )
         )
     if spent is not None:
         total = sum(each.amount_nanousd for each in spent)
-        today = sum(each.amount_nanousd for each in spent if each.day == view.today)
+        today = sum(each.amount_nanousd for each in spent if each.day == scope.today)
         cards.append(
             _card(
                 f"Spent in {DAYS} days",
                 short_usd(total),
                 f"{short_usd(today)} today",
-                _costs_url(view),
+                _costs_url(scope),
                 exact=f"{usd(total)} USD",
             )
         )
     return cards
 
 
-def _credit_url(view: View) -> str:
-    if view.organization is None:
+def _credit_url(scope: OverviewScope) -> str:
+    if scope.organization is None:
         return reverse("admin:billing_account_changelist")
-    if not Account.objects.filter(pk=view.organization_id).exists():
-        return reverse("admin:organization_organization_change", args=[view.organization_id])
-    return reverse("admin:billing_account_change", args=[view.organization_id])
+    if not Account.objects.filter(pk=scope.organization_id).exists():
+        return reverse("admin:organization_organization_change", args=[scope.organization_id])
+    return reverse("admin:billing_account_change", args=[scope.organization_id])
 
 
-def _costs_url(view: View) -> str:
-    query = f"first_day={view.first_day}&last_day={view.today}&group_by=project_id"
-    owner = f"&organization={view.organization_id}" if view.organization else ""
+def _costs_url(scope: OverviewScope) -> str:
+    query = f"first_day={scope.first_day}&last_day={scope.today}&group_by=project_id"
+    owner = f"&organization={scope.organization_id}" if scope.organization else ""
     return f"{reverse('costs')}?{query}{owner}"
 
 
-def _traffic_cards(view: View) -> list[dict[str, str]]:
-    if not view.may("inference.view_activity"):
+def _traffic_cards(scope: OverviewScope) -> list[dict[str, str]]:
+    if not scope.may("inference.view_activity"):
         return []
-    seen = traffic.traffic(view.first_day, view.today, view.organization_id)
+    seen = traffic.traffic(scope.first_day, scope.today, scope.organization_id)
     return [
         _card(
             f"Requests in {DAYS} days",
             f"{seen.requests:,}",
             f"{seen.requests_today:,} today",
-            _requests_url(view),
+            _requests_url(scope),
         ),
         _card(
             "Error rate",
             _percent(seen.failed, seen.requests),
             f"5xx; {_percent(seen.refused, seen.requests)} were refused (4xx)" if seen.requests else "",
-            _requests_url(view, status="failed"),
+            _requests_url(scope, status="failed"),
         ),
         _card(
             "Time to first token",
@@ -231,16 +234,16 @@ def _traffic_cards(view: View) -> list[dict[str, str]]:
             f"estimated median; 95 % within about {_duration(seen.first_token_ms(0.95))}"
             if any(seen.first_tokens)
             else "",
-            _requests_url(view, status="ok"),
+            _requests_url(scope, status="ok"),
         ),
     ]
 
 
-def _requests_url(view: View, **wanted: str) -> str:
+def _requests_url(scope: OverviewScope, **wanted: str) -> str:
     """The list of what a card has counted."""
     query = {**wanted, "when": f"{DAYS}d"}
-    if view.organization:
-        query["organization__id__exact"] = str(view.organization_id)
+    if scope.organization:
+        query["organization__id__exact"] = str(scope.organization_id)
     return f"{reverse('admin:inference_activity_changelist')}?{urlencode(query)}"
 
 
@@ -262,26 +265,26 @@ def _duration(milliseconds: float | None) -> str:
 # --- blocks ------------------------------------------------------------------------------------------
 
 
-def _chart(view: View, spent: list[ProjectDay] | None) -> dict[str, Any] | None:
+def _chart(scope: OverviewScope, spent: list[ProjectDay] | None) -> dict[str, Any] | None:
     if spent is None:
         return None
     top = chart.top_projects(spent)
     if not top:
         return {}
     found = Project.objects.select_related("organization").in_bulk(top)
-    labels = {pk: _label(view, found[pk]) if pk in found else str(pk) for pk in top}
-    days = [view.first_day + timedelta(days=number) for number in range(DAYS)]
+    labels = {pk: _label(scope, found[pk]) if pk in found else str(pk) for pk in top}
+    days = [scope.first_day + timedelta(days=number) for number in range(DAYS)]
     return chart.chart(chart.series(spent, days, labels), days)
 
 
-def _label(view: View, project: Project) -> str:
-    return project.name if view.organization else f"{project.organization} / {project}"
+def _label(scope: OverviewScope, project: Project) -> str:
+    return project.name if scope.organization else f"{project.organization} / {project}"
 
 
-def _top_keys(view: View) -> list[dict[str, Any]] | None:
-    if not (view.may("billing.view_costline") and view.may("organization.view_projectkey")):
+def _top_keys(scope: OverviewScope) -> list[dict[str, Any]] | None:
+    if not (scope.may("billing.view_costline") and scope.may("organization.view_projectkey")):
         return None
-    spent = spending.spent_by_key(view.first_day, view.organization_id)
+    spent = spending.spent_by_key(scope.first_day, scope.organization_id)
     top = sorted((pk for pk in spent if spent[pk]), key=lambda pk: (-spent[pk], str(pk)))[:TOP_KEYS]
     found = ProjectKey.objects.select_related("project__organization").in_bulk(top)
     dearest = spent[top[0]] if top else 0
@@ -289,7 +292,7 @@ def _top_keys(view: View) -> list[dict[str, Any]] | None:
         {
             "name": found[pk].name,
             "redacted": found[pk].redacted_value,
-            "project": _label(view, found[pk].project),
+            "project": _label(scope, found[pk].project),
             "amount": short_usd(spent[pk]),
             "exact": f"{usd(spent[pk])} USD",
             "percent": 100 * spent[pk] // dearest,
@@ -300,10 +303,10 @@ def _top_keys(view: View) -> list[dict[str, Any]] | None:
     ]
 
 
-def _policies(view: View) -> list[dict[str, Any]] | None:
-    if not view.may("policies.view_policy"):
+def _policies(scope: OverviewScope) -> list[dict[str, Any]] | None:
+    if not scope.may("policies.view_policy"):
         return None
-    found = traffic.policy_matches(view.first_day, view.week_day, view.organization_id)
+    found = traffic.policy_matches(scope.first_day, scope.week_day, scope.organization_id)
     return [
         {
             **each,
@@ -314,8 +317,8 @@ def _policies(view: View) -> list[dict[str, Any]] | None:
     ]
 
 
-def _failures(view: View) -> list[dict[str, Any]] | None:
-    if not view.may("inference.view_activity"):
+def _failures(scope: OverviewScope) -> list[dict[str, Any]] | None:
+    if not scope.may("inference.view_activity"):
         return None
     return [
         {
@@ -325,16 +328,16 @@ def _failures(view: View) -> list[dict[str, Any]] | None:
             "is_ours": row.status >= 500,
             "code": row.code,
             "model": row.model,
-            "project": _label(view, row.project),
+            "project": _label(scope, row.project),
         }
-        for row in traffic.latest_failures(view.organization_id)
+        for row in traffic.latest_failures(scope.organization_id)
     ]
 
 
-def _unsettled(view: View, credits: list[Credit] | None) -> dict[str, Any] | None:
-    if not view.may("billing.view_reservation"):
+def _unsettled(scope: OverviewScope, credits: list[Credit] | None) -> dict[str, Any] | None:
+    if not scope.may("billing.view_reservation"):
         return None
-    found = spending.unsettled(view.organization_id)
+    found = spending.unsettled(scope.organization_id)
     held = None if credits is None else sum(credit.held_nanousd for credit in credits)
     return {
         "held": found.held,

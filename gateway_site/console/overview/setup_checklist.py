@@ -1,4 +1,4 @@
-"""What there is left to do before the first request, for whoever opens an empty console."""
+"""The setup checklist: what is left to do before the first request, on an empty console's overview."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRICED = ("prompt", "completion", "cached", "image", "request")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SetupStep:
     title: str
     text: str
     is_done: bool
@@ -29,8 +29,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    steps: list[Step]
+class SetupChecklist:
+    steps: list[SetupStep]
     curl: str
     playground_url: str
 
@@ -39,8 +39,8 @@ class Setup:
         return all(step.is_done for step in self.steps)
 
 
-def setup(request: HttpRequest) -> Setup | None:
-    """The steps, as long as no request was ever made."""
+def setup_checklist(request: HttpRequest) -> SetupChecklist | None:
+    """The steps of the setup, as long as no request was ever made."""
     if DailyActivity.objects.exists():
         return None
     served = served_model()
@@ -74,7 +74,7 @@ def setup(request: HttpRequest) -> Setup | None:
             "organization.projectkey" if Project.objects.exists() else "organization.project",
         ),
     ]
-    return Setup(steps, curl(request, served) if served else "", _playground(request))
+    return SetupChecklist(steps, curl(request, served) if served else "", _playground(request))
 
 
 def served_model() -> str | None:
@@ -101,11 +101,11 @@ def curl(request: HttpRequest, model: str) -> str:
     )
 
 
-def _step(request: HttpRequest, title: str, text: str, is_done: bool, model: str) -> Step:
+def _step(request: HttpRequest, title: str, text: str, is_done: bool, model: str) -> SetupStep:
     app, name = model.split(".")
     if is_done or not request.user.has_perm(f"{app}.add_{name}"):
-        return Step(title, text, is_done)
-    return Step(title, text, is_done, reverse(f"admin:{app}_{name}_add"), title)
+        return SetupStep(title, text, is_done)
+    return SetupStep(title, text, is_done, reverse(f"admin:{app}_{name}_add"), title)
 
 
 def _has_live_key() -> bool:
