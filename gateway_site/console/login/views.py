@@ -1,18 +1,10 @@
-"""
-Log-in, log-out and password change of the console, with limits on guessing a password.
-
-A guess is counted before it is tried, so that many at the same moment are no more than one after another;
-a right one is taken back. While a name or an address has to wait, a right password is refused as well, and
-unread: the answer and its time say nothing about it. Nobody waits for what others tried, if they have logged
-in from the same browser before.
-"""
+"""Log-in, log-out and password change of the console. `attempt_limits` bounds the guesses."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
@@ -22,52 +14,53 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from gateway_site.api import exception_handler
 from gateway_site.api.errors import InvalidRequest
-from gateway_site.api.rate_limits.limits import Window, client_address, network_of
+from gateway_site.api.rate_limits.limits import client_address
+from gateway_site.console.login.attempt_limits import login_counters, old_password_counter, take_back
 from gateway_site.console.login.form import MOST_NEXT_CHARACTERS, LogInForm, comparable
 from gateway_site.console.login.known_devices import known_device, remember_device
-from gateway_site.console.login.password_checks import WAIT_SECONDS, TooManyChecks, one_check
+from gateway_site.console.login.password_check_slots import (
+    WAIT_SECONDS,
+    NoPasswordCheckSlot,
+    password_check_slot,
+)
 from gateway_site.console.playground import keys
 from organization.audit import trail
 from organization.audit.trail import Actor
 
 logger = logging.getLogger(__name__)
 
-FEW_MINUTES, HOUR = 300, 3600
-
-Counter = tuple[Window, str]
-
 admin.site.login_form = LogInForm
 
 
 @sensitive_post_parameters()
 def log_in(request: HttpRequest) -> HttpResponse:
-    """The log-in page, with what counts guesses around it."""
+    """Answer the log-in page; attempts are counted, and refused with 429 where there were too many."""
     if len(request.POST.get("next", "") or request.GET.get("next", "")) > MOST_NEXT_CHARACTERS:
         problem = f"`next` has more than {MOST_NEXT_CHARACTERS:,} characters."
         return exception_handler.respond(InvalidRequest(problem, param="next"), request.path)
     if request.method != "POST":
         return admin.site.login(request)
     name, address = comparable(request.POST.get("username", "")), client_address(request)
-    counters = _counters(name, address, known_device(request, name))
-    for window, key in counters:
-        if seconds := window.count(key):
-            logger.warning("log-in to the console from %s has to wait: %s", address, window.group)
-            return _refusal(request, seconds)
+    counters = login_counters(name, address, known_device(request, name))
+    for counter in counters:
+        if seconds := counter.count():
+            logger.warning("log-in to the console from %s has to wait: %s", address, counter.group)
+            return _too_many_attempts(request, seconds)
     before = request.user, request.session.get(keys.SESSION_ENTRY)
     try:
-        with one_check():
+        with password_check_slot():
             answer = admin.site.login(request)
-    except TooManyChecks:
-        _forget(counters)  # it was not tried
+    except NoPasswordCheckSlot:
+        take_back(counters)  # it was not tried
         logger.warning("log-in to the console from %s has to wait: too many at once", address)
         return _busy(request)
     if answer.status_code != 302:
-        logger.warning("log-in of %s to the console from %s failed", _known(name), address)
+        logger.warning("log-in of %s to the console from %s failed", _name_for_log(name), address)
         return answer
-    _forget(counters)
+    take_back(counters)
     if before[0] != request.user:  # in the same browser, whose session ended
         keys.end_key(person=before[0], key_id=before[1])
-    _record(request.user, address)
+    _record_login(request.user, address)
     remember_device(request, answer, request.user)
     return answer
 
@@ -84,18 +77,17 @@ def log_out(request: HttpRequest) -> HttpResponse:
 
 @sensitive_post_parameters()
 def change_password(request: HttpRequest) -> HttpResponse:
-    """A person's own password. The trail says that it changed. Guesses at the old one are counted."""
+    """Change a person's own password, with an audit event. Guesses at the old one are counted."""
     if request.method != "POST":
         return admin.site.password_change(request)
-    person = request.user
-    counter = (Window("old-password", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), str(person.pk))
-    if seconds := counter[0].count(counter[1]):
-        return _refusal(request, seconds)
+    counter = old_password_counter(request.user)
+    if seconds := counter.count():
+        return _too_many_attempts(request, seconds)
     try:
-        with one_check():
+        with password_check_slot():
             answer: Any = admin.site.password_change(request)
-    except TooManyChecks:
-        _forget([counter])
+    except NoPasswordCheckSlot:
+        take_back([counter])
         return _busy(request)
     if answer.status_code == 302 and request.user.is_authenticated:
         actor = Actor.staff(request.user)
@@ -104,37 +96,21 @@ def change_password(request: HttpRequest) -> HttpResponse:
         remember_device(request, answer, request.user)
     elif "old_password" in answer.context_data["form"].errors:
         return answer  # type: ignore[no-any-return]
-    _forget([counter])
+    take_back([counter])
     return answer  # type: ignore[no-any-return]
 
 
-def _record(user: Any, address: str) -> None:
+def _record_login(user: Any, address: str) -> None:
     logger.info("log-in of %s to the console from %s", user, address)
     trail.record(Actor.staff(user), "user.log_in", user, organization=None, details={"address": address})
 
 
-def _counters(name: str, address: str, device: str | None) -> list[Counter]:
-    if device is not None:
-        return [(Window("device", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), device)]
-    network = network_of(address)
-    return [
-        (Window("name-and-address", settings.GATEWAY_LOGIN_TRIES, FEW_MINUTES), f"{network} {name}"),
-        (Window("address", settings.GATEWAY_LOGIN_TRIES_PER_ADDRESS, FEW_MINUTES), network),
-        (Window("name", settings.GATEWAY_LOGIN_TRIES_PER_NAME, HOUR), name),
-    ]
-
-
-def _forget(counters: list[Counter]) -> None:
-    for window, key in counters:
-        window.forget_one(key)
-
-
-def _known(name: str) -> str:
+def _name_for_log(name: str) -> str:
     """A name for the log, if it is one: people also type their password into the wrong field."""
     return name if get_user_model().objects.filter(username__iexact=name).exists() else "an unknown name"
 
 
-def _refusal(request: HttpRequest, seconds: int) -> HttpResponse:
+def _too_many_attempts(request: HttpRequest, seconds: int) -> HttpResponse:
     context = {"title": "Too many attempts", "minutes": -(-seconds // 60)}
     return _wait_page(request, 429, seconds, context)
 

@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 
-from gateway_site.console.login import password_checks
+from gateway_site.console.login import password_check_slots
 from organization.models import AuditEvent
 from tests.harness.client import exchange
 
@@ -199,8 +199,8 @@ def test_an_address_to_go_to_is_short() -> None:
 
 
 def test_no_more_passwords_are_checked_at_once_than_the_machine_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(password_checks, "WAIT_SECONDS", 0.05)
-    with password_checks.one_check(), password_checks.one_check():
+    monkeypatch.setattr(password_check_slots, "WAIT_SECONDS", 0.05)
+    with password_check_slots.password_check_slot(), password_check_slots.password_check_slot():
         answers = [log_in() for _ in range(6)]
 
     assert [answer.status_code for answer in answers] == [503] * 6
@@ -210,13 +210,13 @@ def test_no_more_passwords_are_checked_at_once_than_the_machine_can(monkeypatch:
 
 
 def test_no_more_people_wait_for_their_check_than_there_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(password_checks, "WAIT_SECONDS", 60)
+    monkeypatch.setattr(password_check_slots, "WAIT_SECONDS", 60)
     with ExitStack() as held:
-        held.enter_context(password_checks.one_check())
-        held.enter_context(password_checks.one_check())
-        for _ in range(password_checks.MOST_WAITING):
-            assert password_checks._present.acquire(blocking=False)
-            held.callback(password_checks._present.release)
+        held.enter_context(password_check_slots.password_check_slot())
+        held.enter_context(password_check_slots.password_check_slot())
+        for _ in range(password_check_slots.MOST_WAITING):
+            assert password_check_slots._admitted.acquire(blocking=False)
+            held.callback(password_check_slots._admitted.release)
 
         assert log_in().status_code == 503, "at once"
 

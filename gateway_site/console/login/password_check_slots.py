@@ -1,5 +1,5 @@
 """
-Few passwords are checked at a time.
+Slots for checking passwords, of which there are few: only some are hashed at the same time.
 
 A check is a tenth of a second or more of processor time, by design. Many at once would leave the event loop,
 and with it every other request of the process, a small share of the machine.
@@ -16,24 +16,24 @@ MOST_WAITING = 16
 WAIT_SECONDS = 5
 
 _checking = threading.BoundedSemaphore(AT_ONCE)
-_present = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
+_admitted = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
 
 
-class TooManyChecks(Exception):
-    """As many wait as may; this one is not checked."""
+class NoPasswordCheckSlot(Exception):
+    """As many passwords wait to be checked as may; this one is not checked."""
 
 
 @contextmanager
-def one_check() -> Iterator[None]:
-    """Wait for a turn to check a password. Raises TooManyChecks where that would take too long."""
-    if not _present.acquire(blocking=False):
-        raise TooManyChecks
+def password_check_slot() -> Iterator[None]:
+    """Wait for a turn to check a password. Raises NoPasswordCheckSlot where that would take too long."""
+    if not _admitted.acquire(blocking=False):
+        raise NoPasswordCheckSlot
     try:
         if not _checking.acquire(timeout=WAIT_SECONDS):
-            raise TooManyChecks
+            raise NoPasswordCheckSlot
         try:
             yield
         finally:
             _checking.release()
     finally:
-        _present.release()
+        _admitted.release()
