@@ -1,5 +1,5 @@
 """
-The format of API keys (pure).
+The format and the hashing of API keys (pure).
 
     gwk_ <43 random base62 characters> <6 of checksum>      a project's customer key
     gwa_ <43 random base62 characters> <6 of checksum>      an organization's Admin API key
@@ -19,22 +19,22 @@ import zlib
 from collections.abc import Sequence
 from typing import Literal
 
-Kind = Literal["customer", "admin"]
+KeyKind = Literal["customer", "admin"]
 
-PREFIXES: dict[Kind, str] = {"customer": "gwk_", "admin": "gwa_"}
+PREFIXES: dict[KeyKind, str] = {"customer": "gwk_", "admin": "gwa_"}
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 RANDOM_LENGTH = 43
 CHECKSUM_LENGTH = 6
 SHAPE = re.compile(r"gw[ka]_[0-9A-Za-z]{49}", re.ASCII)
 
 
-def new_value(kind: Kind) -> str:
+def new_value(kind: KeyKind) -> str:
     """A key that nobody has seen."""
     body = PREFIXES[kind] + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
     return body + _checksum(body)
 
 
-def kind_of(value: str) -> Kind | None:
+def kind_of(value: str) -> KeyKind | None:
     """Which kind of key this could be; None if we never issued anything like it."""
     if not SHAPE.fullmatch(value):
         return None

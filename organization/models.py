@@ -181,7 +181,7 @@ class SecretDay(models.Model):
 class AuditEvent(models.Model):
     """Who did what. Written by the service that did it, in the same transaction; never changed."""
 
-    class Actor(models.TextChoices):
+    class ActorKind(models.TextChoices):
         ADMIN_KEY = "admin_key"
         STAFF = "staff"
         COMMAND = "command"
@@ -190,7 +190,7 @@ class AuditEvent(models.Model):
     id = models.BigAutoField(primary_key=True)
     occurred_at = models.DateTimeField(default=timezone.now)
     organization = models.ForeignKey(Organization, models.PROTECT, related_name="+", null=True)
-    actor_kind = models.CharField(max_length=10, choices=Actor)
+    actor_kind = models.CharField(max_length=10, choices=ActorKind)
     actor_id = models.CharField(max_length=64)
     actor_label = models.CharField(max_length=250)
     action = models.CharField(max_length=60)

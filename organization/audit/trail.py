@@ -17,17 +17,17 @@ from organization.models import AdminKey, AuditEvent, Organization
 class Actor:
     """Someone who can change things: an admin key, a person in the console, a command, the system."""
 
-    kind: AuditEvent.Actor
+    kind: AuditEvent.ActorKind
     id: str
     label: str
 
     @classmethod
     def admin_key(cls, key: AdminKey) -> Actor:
-        return cls(AuditEvent.Actor.ADMIN_KEY, str(key.pk), f"{key.name} ({key.redacted_value})")
+        return cls(AuditEvent.ActorKind.ADMIN_KEY, str(key.pk), f"{key.name} ({key.redacted_value})")
 
     @classmethod
     def staff(cls, user: Any) -> Actor:
-        return cls(AuditEvent.Actor.STAFF, str(user.pk), user.get_username())
+        return cls(AuditEvent.ActorKind.STAFF, str(user.pk), user.get_username())
 
     @classmethod
     def command(cls, name: str) -> Actor:
@@ -36,11 +36,11 @@ class Actor:
             person = getpass.getuser()
         except (KeyError, OSError):  # a container may run as a number with no name
             person = "unknown"
-        return cls(AuditEvent.Actor.COMMAND, person, f"manage.py {name}")
+        return cls(AuditEvent.ActorKind.COMMAND, person, f"manage.py {name}")
 
     @classmethod
     def system(cls) -> Actor:
-        return cls(AuditEvent.Actor.SYSTEM, "", "scheduled task")
+        return cls(AuditEvent.ActorKind.SYSTEM, "", "scheduled task")
 
 
 def record(
