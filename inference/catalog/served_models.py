@@ -8,19 +8,17 @@ reads, the others that need the same entry wait for that reading.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 import uuid
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
 
 from django.db.models import Prefetch, QuerySet
 
 from billing.money import Price
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
 from gateway_site.database.off_loop import off_loop
+from gateway_site.database.single_flight_cache import SingleFlightCache
 from inference.backends import registry
 from inference.backends.base import Backend
 from inference.backends.registry import BackendMisconfigured
@@ -30,11 +28,6 @@ from organization.models import ProjectKey
 logger = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 1.0
-# More than a catalog has; a client that asks for ids that nobody has must not fill the memory.
-MAX_ENTRIES = 10_000
-
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,53 +60,18 @@ class Entry:
     served: ServedModel | None
 
 
-class FreshCache(Generic[Key, Value]):
-    """What `read` gave for a key no longer than MAX_AGE_SECONDS ago."""
-
-    def __init__(self, read: Callable[[Key], Value], clock: Callable[[], float] = time.monotonic) -> None:
-        self._read = off_loop(read)
-        self._clock = clock
-        self._values: dict[Key, tuple[float, Value]] = {}
-        self._readings: dict[Key, asyncio.Task[Value]] = {}
-
-    async def get(self, key: Key) -> Value:
-        kept = self._values.get(key)
-        if kept is not None and self._clock() - kept[0] < MAX_AGE_SECONDS:
-            return kept[1]
-        loop = asyncio.get_running_loop()
-        reading = self._readings.get(key)
-        if reading is None or reading.done() or reading.get_loop() is not loop:
-            reading = self._readings[key] = loop.create_task(self._refresh(key))
-        # Shielded: a client that leaves must not end the reading for the others.
-        return await asyncio.shield(reading)
-
-    def forget(self) -> None:
-        self._values.clear()
-        self._readings.clear()
-
-    async def _refresh(self, key: Key) -> Value:
-        asked_at = self._clock()
-        try:
-            value: Value = await self._read(key)
-        finally:
-            self._readings.pop(key, None)
-        if len(self._values) >= MAX_ENTRIES:
-            self._values.clear()
-        self._values[key] = (asked_at, value)
-        return value
-
-
 async def served_model(model_id: str, key: ProjectKey) -> ServedModel:
     """
     The model, if this key's organization may use it and it can be served.
 
     Else ModelNotFound, PermissionDenied, or ModelNotConfigured: a price that is not set is never zero.
     """
-    entry = await _entries.get(model_id)
+    entry = await _entries.get(model_id, partial(_load_entry, model_id))
     if entry is None:
         raise ModelNotFound()
     if entry.required_checks:
-        passed = await _passed_checks.get(key.project.organization_id)
+        organization_id = key.project.organization_id
+        passed = await _passed_checks.get(organization_id, partial(_load_passed_checks, organization_id))
         if missing := entry.required_checks - passed:
             raise PermissionDenied(f"This model is locked; not passed: {', '.join(sorted(missing))}.")
     if entry.served is None:
@@ -123,8 +81,8 @@ async def served_model(model_id: str, key: ProjectKey) -> ServedModel:
 
 def forget() -> None:
     """Read everything anew when next asked, in this process. The others follow within the bound."""
-    _entries.forget()
-    _passed_checks.forget()
+    _entries.clear()
+    _passed_checks.clear()
 
 
 def enabled_models() -> QuerySet[CatalogModel]:
@@ -201,5 +159,7 @@ def _target(deployment: Deployment) -> Target:
     )
 
 
-_entries: FreshCache[str, Entry | None] = FreshCache(_read_entry)
-_passed_checks: FreshCache[uuid.UUID, frozenset[str]] = FreshCache(checks_passed_by)
+_load_entry = off_loop(_read_entry)
+_load_passed_checks = off_loop(checks_passed_by)
+_entries: SingleFlightCache[str, Entry | None] = SingleFlightCache(MAX_AGE_SECONDS)
+_passed_checks: SingleFlightCache[uuid.UUID, frozenset[str]] = SingleFlightCache(MAX_AGE_SECONDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from inference.backends import registry
 from inference.backends.anthropic.backend import AnthropicBackend
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.catalog import served_models, services
-from inference.catalog.served_models import FreshCache, ServedModel
+from inference.catalog.served_models import ServedModel
 from inference.models import Backend, CatalogModel, Deployment
 from organization.models import Organization, Project
 from tests.conftest import SOMEONE, make_project_key
@@ -26,17 +25,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def key(project: Project) -> Any:
     return make_project_key(project).key
-
-
-class Reader:
-    """Gives the number of the reading."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def read(self, name: str) -> int:
-        self.count += 1
-        return self.count
 
 
 def ask(model_id: str, key: Any) -> ServedModel:
@@ -126,72 +114,23 @@ def test_a_locked_model_is_for_those_who_passed(key: Any, rival_project: Project
 
 def test_it_asks_the_database_no_more_than_once_a_second(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make_served_model()
-    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 3_600)
+    monkeypatch.setattr(served_models._entries, "max_age_seconds", 3_600)
     first = ask("simulator/echo", key)
     # As another process would: nothing tells this one.
     CatalogModel.objects.update(prompt_price_picousd=5)
 
     assert ask("simulator/echo", key) is first
-    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 0)
+    monkeypatch.setattr(served_models._entries, "max_age_seconds", 0)
     assert ask("simulator/echo", key).price.prompt == 5
 
 
 def test_the_bound_is_a_second() -> None:
-    now = [10.0]
-    reader = Reader()
-    get = async_to_sync(FreshCache(reader.read, lambda: now[0]).get)
-
-    assert [get("a"), get("a"), get("b")] == [1, 1, 2]
-    now[0] += 0.999
-    assert get("a") == 1
-    now[0] += 0.001
-    assert get("a") == 3
-
-
-def test_many_who_come_at_once_share_one_reading() -> None:
-    reader = Reader()
-    cache = FreshCache(reader.read)
-
-    async def crowd() -> list[int]:
-        one = asyncio.create_task(cache.get("a"))
-        others = [asyncio.create_task(cache.get("a")) for _ in range(50)]
-        await asyncio.sleep(0)
-        one.cancel()  # the client who came first leaves
-        return await asyncio.gather(*others)
-
-    assert async_to_sync(crowd)() == [1] * 50
-    assert reader.count == 1
-
-
-def test_a_reading_that_failed_is_not_remembered() -> None:
-    answers: list[Any] = [OSError("down"), "up"]
-
-    def read(name: str) -> str:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return str(answer)
-
-    get = async_to_sync(FreshCache(read).get)
-
-    with pytest.raises(OSError, match="down"):
-        get("a")
-    assert get("a") == "up"
-
-
-def test_asking_for_what_nobody_has_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_models, "MAX_ENTRIES", 10)
-    cache: FreshCache[int, int] = FreshCache(lambda number: number)
-
-    for number in range(100):
-        async_to_sync(cache.get)(number)
-
-    assert len(cache._values) <= 10
+    assert served_models._entries.max_age_seconds == served_models._passed_checks.max_age_seconds == 1.0
 
 
 def test_a_service_tells_its_own_process_at_once(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make_served_model()
-    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 3_600)
+    monkeypatch.setattr(served_models._entries, "max_age_seconds", 3_600)
     assert ask("simulator/echo", key).price.prompt == 1_000
 
     make_model("simulator/echo", prompt_price_picousd=7)
@@ -200,7 +139,7 @@ def test_a_service_tells_its_own_process_at_once(key: Any, monkeypatch: pytest.M
 
 
 def test_a_backend_is_one_object_until_its_row_changes(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_models, "MAX_AGE_SECONDS", 0)
+    monkeypatch.setattr(served_models._entries, "max_age_seconds", 0)
     model = make_model("m")
     deploy(model, make_backend("vllm", "openai", base_url="http://127.0.0.1:9/v1", credential="secret-1"))
 
