@@ -1,16 +1,14 @@
-"""The ledger's thread: collects tickets, runs batches, keeps what has not landed yet."""
+"""The ledger's thread: runs batches of tickets, and keeps what has not landed yet."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 
 from billing.ledger import batch
 from billing.ledger.connection import STATEMENT_TIMEOUT_MS, LedgerConnection, Trouble, trouble_of
@@ -25,6 +23,7 @@ from billing.ledger.operations import (
     Release,
 )
 from gateway_site.api.errors import ApiError, Unavailable
+from gateway_site.database.batch_thread import BatchThread, deliver_in_loops
 from gateway_site.database.postgresql.deadlines import deadline
 
 logger = logging.getLogger(__name__)
@@ -61,34 +60,21 @@ class Worker:
         self._limits = limits
         # A hold that has waited this long is refused: its caller has given up.
         self._patience_seconds = patience_seconds
-        self._inbox: SimpleQueue[Ticket | None] = SimpleQueue()
         self._connection = LedgerConnection()
+        # Settlements that wait for the database to come back are in its backlog.
+        self._thread = BatchThread("ledger", self._process, close=self._connection.close, max_batch=MAX_BATCH)
         # Keys that have no request left in this minute, and when (on our clock) that ends.
         self.spent_keys: dict[str, float] = {}
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self._stop_by: float | None = None
-        # Settlements that wait for the database to come back.
-        self._backlog: list[Ticket] = []
-        self._retry_at = 0.0
         self._retry_seconds = FIRST_RETRY_SECONDS
         # Organizations whose row another session keeps locked, and until when they are left alone.
         self._locked_out: dict[str, float] = {}
 
     @property
     def queued(self) -> int:
-        return self._inbox.qsize()
+        return self._thread.queued
 
     def submit(self, ticket: Ticket) -> None:
-        self._inbox.put(ticket)
-        self._ensure_running()
-
-    def _ensure_running(self) -> None:
-        if self._thread is None:
-            with self._starting:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
-                    self._thread.start()
+        self._thread.submit(ticket)
 
     def abandon(self, answer: Answer | None) -> None:
         """The caller is gone. A hold that nobody knows of is released at once."""
@@ -98,51 +84,7 @@ class Worker:
 
     def stop(self, seconds: float) -> int:
         """Finish what is queued, if that takes no longer. Returns how many operations were left undone."""
-        thread = self._thread
-        if thread is not None:
-            self._stop_by = time.monotonic() + seconds
-            self._inbox.put(None)
-            thread.join(seconds + 1)
-        return self._inbox.qsize() + len(self._backlog)
-
-    def _run(self) -> None:
-        try:
-            while True:
-                tickets = self._collect()
-                if tickets:
-                    self._process(tickets)
-                elif self._is_done():
-                    return
-        finally:
-            self._connection.close()
-            self._thread = self._stop_by = None
-            if self._inbox.qsize():  # it came while we were closing
-                self._ensure_running()
-
-    def _is_done(self) -> bool:
-        if self._stop_by is None or self._inbox.qsize():
-            return False
-        return not self._backlog or time.monotonic() > self._stop_by
-
-    def _collect(self) -> list[Ticket]:
-        """Everything that waits, up to a batch. Blocks while there is nothing to do."""
-        tickets: list[Ticket] = []
-        timeout = None if self._stop_by is None else 0.0
-        if self._backlog:
-            timeout = max(0.0, self._retry_at - time.monotonic())
-        try:
-            ticket = self._inbox.get(timeout=timeout)
-            while True:
-                if ticket is not None:
-                    tickets.append(ticket)
-                if len(tickets) >= MAX_BATCH:
-                    break
-                ticket = self._inbox.get_nowait()
-        except Empty:
-            pass
-        if self._backlog and time.monotonic() >= self._retry_at:
-            tickets, self._backlog = self._backlog + tickets, []
-        return tickets
+        return self._thread.stop(seconds)
 
     # --- one batch -----------------------------------------------------------------------------------
 
@@ -265,26 +207,21 @@ class Worker:
             [True if isinstance(ticket.operation, Heartbeat) else Unavailable() for ticket in refused],
         )
         if kept:
-            self._backlog += kept
-            self._retry_at = time.monotonic() + self._retry_seconds * random.uniform(0.5, 1.0)
+            self._thread.retry_later(kept, self._retry_seconds * random.uniform(0.5, 1.0))
             self._retry_seconds = min(LONGEST_RETRY_SECONDS, self._retry_seconds * 2)
 
     # --- answers -------------------------------------------------------------------------------------
 
     def _answer(self, tickets: Sequence[Ticket], answers: Sequence[Answer]) -> None:
         """One call into each event loop, however many of its tasks wait."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Ticket, Answer]]] = {}
+        results = []
         for ticket, answer in zip(tickets, answers, strict=True):
             if ticket.loop is None:
                 self._answer_thread(ticket, answer)
             else:
-                by_loop.setdefault(ticket.loop, []).append((ticket, answer))
-        for loop, pairs in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(self._deliver, pairs)
-            except RuntimeError:  # the loop is closed, and its tasks with it
-                for _, answer in pairs:
-                    self.abandon(answer)
+                results.append((ticket.loop, (ticket, answer)))
+        for _, answer in deliver_in_loops(results, self._deliver):
+            self.abandon(answer)
 
     def _deliver(self, pairs: list[tuple[Ticket, Answer]]) -> None:
         """In the event loop's own thread."""

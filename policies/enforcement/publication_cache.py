@@ -8,16 +8,12 @@ together with everybody else who came meanwhile: see `attachment` for what that 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import sqlite3
-import threading
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Iterable
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -28,6 +24,7 @@ from psycopg_pool import PoolTimeout
 
 from gateway_site.api.errors import ApiError, Unavailable
 from gateway_site.api.loop_timer import LoopTimer
+from gateway_site.database.batch_thread import BatchThread, deliver_in_loops
 from gateway_site.database.libpq_pipeline import Pipeline
 from gateway_site.database.postgresql.deadlines import deadline
 from policies.enforcement.attachment import Snapshot, snapshot_of
@@ -52,10 +49,7 @@ Asked: TypeAlias = tuple[uuid.UUID, "asyncio.Future[Snapshot]"]
 
 class SnapshotReader:
     def __init__(self) -> None:
-        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._owner = 0
+        self._thread = BatchThread("policies", self._serve, close=self._close)
         self._timer = LoopTimer(_refuse)
         # The thread's own.
         self._known: dict[uuid.UUID, tuple[int, Snapshot]] = {}
@@ -65,47 +59,17 @@ class SnapshotReader:
         """What is in force in the organization, as of this call or later; or Unavailable."""
         answer: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_note_seen)
-        if self._thread is None or self._owner != os.getpid():
-            self._start()
-        self._asked.put((organization_id, answer))
+        self._thread.submit((organization_id, answer))
         self._timer.add(answer, time.monotonic() + settings.GATEWAY_DATABASE_WAIT_SECONDS)
         return answer
 
     def close(self, seconds: float = 5.0) -> None:
         """End the thread. Asking again starts another."""
-        thread, self._thread = self._thread, None
-        if thread is not None and self._owner == os.getpid():
-            self._asked.put(None)
-            thread.join(seconds)
+        self._thread.stop(seconds)
 
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None or self._owner != os.getpid():
-                self._owner = os.getpid()
-                self._asked, self._known = SimpleQueue(), {}
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._asked,), name="policies", daemon=True
-                )
-                self._thread.start()
-
-    def _run(self, asked: SimpleQueue[Asked | None]) -> None:
-        try:
-            while (first := asked.get()) is not None:
-                batch, is_last = [first], False
-                while not is_last:
-                    try:
-                        more = asked.get_nowait()
-                    except Empty:
-                        break
-                    if more is None:
-                        is_last = True
-                    else:
-                        batch.append(more)
-                self._serve(batch)
-                if is_last:
-                    return
-        finally:
-            connection.close()
+    def _close(self) -> None:
+        self._known.clear()
+        connection.close()
 
     def _serve(self, batch: list[Asked]) -> None:
         wanted = {organization_id for organization_id, _ in batch}
@@ -115,13 +79,8 @@ class SnapshotReader:
             logger.warning("policies could not be read: %s", type(error).__name__)
             connection.close()
             found = Unavailable()
-        loops = defaultdict(list)
-        for organization_id, answer in batch:
-            loops[answer.get_loop()].append((organization_id, answer))
-        for loop, waiting in loops.items():
-            # A loop that is closed has nobody left who waits.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_answer, waiting, found)
+        # A loop that is closed has nobody left who waits.
+        deliver_in_loops(((asked[1].get_loop(), asked) for asked in batch), partial(_answer, found))
 
     def _read_twice(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
         # One deadline for both: whoever asked is refused when it is over.
@@ -162,7 +121,7 @@ def _note_seen(answer: asyncio.Future[Snapshot]) -> None:
         answer.exception()
 
 
-def _answer(waiting: list[Asked], found: dict[uuid.UUID, Snapshot] | ApiError) -> None:
+def _answer(found: dict[uuid.UUID, Snapshot] | ApiError, waiting: list[Asked]) -> None:
     for organization_id, answer in waiting:
         if answer.done():
             continue  # who asked has left

@@ -231,18 +231,18 @@ def submit(ledger: Ledger, operation: Any) -> Any:
 @contextmanager
 def pause(ledger: Ledger, until: threading.Event) -> Iterator[None]:
     """The ledger's thread stops before its next batch, so that the batch can be filled."""
-    worker = ledger._worker
-    collect = worker._collect
+    thread = ledger._worker._thread
+    collect = thread._collect
 
     def wait_and_collect() -> Any:
         until.wait(5)
         return collect()
 
-    worker._collect = wait_and_collect  # type: ignore[method-assign]
+    thread._collect = wait_and_collect  # type: ignore[method-assign]
     # Let the batch that is being collected go by.
     submit(ledger, Release(uuid.uuid4(), uuid.uuid4())).result(5)
     yield
-    worker._collect = collect  # type: ignore[method-assign]
+    thread._collect = collect  # type: ignore[method-assign]
 
 
 @contextmanager
