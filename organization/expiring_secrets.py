@@ -7,19 +7,15 @@ ciphertexts unreadable wherever copies of the database have gone.
 
 from __future__ import annotations
 
-import os
 from datetime import date, timedelta
 
-from cryptography.exceptions import InvalidTag
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from django.conf import settings
 from django.utils import timezone
 
+from gateway_site import sealing
 from gateway_site.api.errors import Unavailable
+from gateway_site.sealing import CannotDecrypt, InvalidEncryptionKeys
 from organization.models import IdempotencyRecord, SecretDay
 
-NONCE_LENGTH = 12
 READABLE_FOR = timedelta(hours=24)
 # A secret of the day's last second is readable for a day more, and clocks of two machines differ.
 KEY_KEPT_FOR = timedelta(hours=48)
@@ -28,8 +24,7 @@ KEY_KEPT_FOR = timedelta(hours=48)
 def seal(secret: str, *, bound_to: str) -> tuple[date, bytes]:
     """The day and ciphertext of `secret`, which will open only together with `bound_to`."""
     day = timezone.now().date()
-    nonce = os.urandom(NONCE_LENGTH)
-    return day, nonce + AESGCM(_key_of(day)).encrypt(nonce, secret.encode(), bound_to.encode())
+    return day, sealing.encrypt_bound(_key_of(day), secret.encode(), bound_to=bound_to.encode())
 
 
 def unseal(day: date, ciphertext: bytes | memoryview, *, bound_to: str) -> str | None:
@@ -37,11 +32,10 @@ def unseal(day: date, ciphertext: bytes | memoryview, *, bound_to: str) -> str |
     row = SecretDay.objects.filter(pk=day).first()
     if row is None:
         return None
-    sealed = bytes(ciphertext)
-    cipher = AESGCM(_unwrap(bytes(row.wrapped_key)))
+    key = _unwrap(bytes(row.wrapped_key))
     try:
-        return cipher.decrypt(sealed[:NONCE_LENGTH], sealed[NONCE_LENGTH:], bound_to.encode()).decode()
-    except InvalidTag:
+        return sealing.decrypt_bound(key, bytes(ciphertext), bound_to=bound_to.encode()).decode()
+    except CannotDecrypt:
         raise Unavailable("A stored secret does not open with the configured ENCRYPTION_KEYS.") from None
 
 
@@ -58,7 +52,10 @@ def erase_old_secrets() -> int:
 
 
 def _key_of(day: date) -> bytes:
-    fresh = _wrapper().encrypt(AESGCM.generate_key(bit_length=256))
+    try:
+        fresh = sealing.encrypt(sealing.new_key())
+    except InvalidEncryptionKeys:
+        raise _misconfigured() from None
     # Whoever comes first decides the day's key; the others read it back.
     SecretDay.objects.bulk_create([SecretDay(day=day, wrapped_key=fresh)], ignore_conflicts=True)
     return _unwrap(bytes(SecretDay.objects.get(pk=day).wrapped_key))
@@ -66,13 +63,12 @@ def _key_of(day: date) -> bytes:
 
 def _unwrap(wrapped: bytes) -> bytes:
     try:
-        return _wrapper().decrypt(wrapped)
-    except InvalidToken:
+        return sealing.decrypt(wrapped)
+    except CannotDecrypt:
         raise Unavailable("The configured ENCRYPTION_KEYS do not open today's secrets.") from None
+    except InvalidEncryptionKeys:
+        raise _misconfigured() from None
 
 
-def _wrapper() -> MultiFernet:
-    try:
-        return MultiFernet([Fernet(key) for key in settings.ENCRYPTION_KEYS])
-    except ValueError:
-        raise Unavailable("ENCRYPTION_KEYS must be Fernet keys, separated by commas.") from None
+def _misconfigured() -> Unavailable:
+    return Unavailable("ENCRYPTION_KEYS must be Fernet keys, separated by commas.")

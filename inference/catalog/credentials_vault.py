@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from django.conf import settings
+from gateway_site import sealing
+from gateway_site.sealing import CannotDecrypt, InvalidEncryptionKeys
 
 
 class CredentialUnreadable(Exception):
@@ -11,18 +11,20 @@ class CredentialUnreadable(Exception):
 
 
 def seal(credential: str) -> bytes:
-    return _cipher().encrypt(credential.encode())
+    try:
+        return sealing.encrypt(credential.encode())
+    except InvalidEncryptionKeys:
+        raise _misconfigured() from None
 
 
 def unseal(ciphertext: bytes | memoryview) -> str:
     try:
-        return _cipher().decrypt(bytes(ciphertext)).decode()
-    except InvalidToken:
+        return sealing.decrypt(bytes(ciphertext)).decode()
+    except CannotDecrypt:
         raise CredentialUnreadable("ENCRYPTION_KEYS do not open its credential") from None
+    except InvalidEncryptionKeys:
+        raise _misconfigured() from None
 
 
-def _cipher() -> MultiFernet:
-    try:
-        return MultiFernet([Fernet(key) for key in settings.ENCRYPTION_KEYS])
-    except ValueError:
-        raise CredentialUnreadable("ENCRYPTION_KEYS must be Fernet keys, separated by commas") from None
+def _misconfigured() -> CredentialUnreadable:
+    return CredentialUnreadable("ENCRYPTION_KEYS must be Fernet keys, separated by commas")

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
+from gateway_site import sealing
 from organization.models import AuditChainHead, AuditEvent, AuditLink
 
 VERSION = 1
@@ -297,7 +297,7 @@ def _is_same(expected: str, stored: str) -> bool:
 
 def _signing_keys() -> list[bytes]:
     # Keys of their own for this purpose: other things are encrypted under the same ENCRYPTION_KEYS.
-    return [hmac.digest(key.encode(), b"audit trail", hashlib.sha256) for key in settings.ENCRYPTION_KEYS]
+    return sealing.purpose_keys(b"audit trail")
 
 
 def _id_of(key: bytes) -> str:

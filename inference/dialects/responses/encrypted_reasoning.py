@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
-import os
 import uuid
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from django.conf import settings
+from gateway_site import sealing
+from gateway_site.sealing import CannotDecrypt
 
 VERSION = b"\x01"
-NONCE_BYTES = 12
+# Its keys are of no use for the credentials of backends, which are under the same ENCRYPTION_KEYS.
+PURPOSE = b"reasoning of responses"
 
 
 def seal(thoughts: str, organization_id: uuid.UUID) -> str:
-    """By the first of ENCRYPTION_KEYS."""
-    nonce = os.urandom(NONCE_BYTES)
-    sealed = _cipher(settings.ENCRYPTION_KEYS[0]).encrypt(nonce, thoughts.encode(), organization_id.bytes)
-    return base64.urlsafe_b64encode(VERSION + nonce + sealed).decode()
+    """Encrypt with the first of ENCRYPTION_KEYS."""
+    key = sealing.purpose_keys(PURPOSE)[0]
+    sealed = sealing.encrypt_bound(key, thoughts.encode(), bound_to=organization_id.bytes)
+    return base64.urlsafe_b64encode(VERSION + sealed).decode()
 
 
 def unseal(sealed: str, organization_id: uuid.UUID) -> str:
@@ -35,16 +32,10 @@ def unseal(sealed: str, organization_id: uuid.UUID) -> str:
         token = base64.urlsafe_b64decode(sealed.encode("ascii"))
     except (binascii.Error, UnicodeEncodeError):
         raise ValueError("not sealed here") from None
-    nonce, ciphertext = token[1 : 1 + NONCE_BYTES], token[1 + NONCE_BYTES :]
-    if token[:1] == VERSION and len(nonce) == NONCE_BYTES:
-        for key in settings.ENCRYPTION_KEYS:
+    if token[:1] == VERSION:
+        for key in sealing.purpose_keys(PURPOSE):
             try:
-                return _cipher(key).decrypt(nonce, ciphertext, organization_id.bytes).decode()
-            except InvalidTag:
+                return sealing.decrypt_bound(key, token[1:], bound_to=organization_id.bytes).decode()
+            except CannotDecrypt:
                 continue
     raise ValueError("not sealed here")
-
-
-def _cipher(key: str) -> AESGCM:
-    # A key of its own for this purpose: credentials of backends are under the same ENCRYPTION_KEYS.
-    return AESGCM(hmac.digest(key.encode(), b"reasoning of responses", hashlib.sha256))
