@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from gateway_site.api.errors import BackendError, BackendFailed, BackendUnreachable, DeadlineExceeded
@@ -23,7 +24,7 @@ from gateway_site.http_client.addresses import GuardedResolver
 from gateway_site.http_client.connection import Connection, Limits, Origin
 from gateway_site.http_client.failures import failure_of_status
 from gateway_site.http_client.pool import ConnectionPool
-from gateway_site.http_client.request_head import head_of_post
+from gateway_site.http_client.request_head import head_of_get, head_of_post
 from gateway_site.http_client.sse import Decoder, Record, StreamTooLarge
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,21 @@ class Request:
     # For the log: which backend.
     backend: str
     max_stream_bytes: int
+
+
+class ConnectFailed(OSError):
+    """No connection could be opened: `strerror` says why, for an operator."""
+
+
+class ResponseTooLarge(OSError):
+    """The body of a fetched response went over the bound of its caller."""
+
+
+class FetchedResponse(NamedTuple):
+    """The status of a whole exchange, and the body where that status is 200; else no body is read."""
+
+    status: int
+    body: bytes
 
 
 class Client:
@@ -108,6 +124,47 @@ class Client:
         finally:
             if answer is None:
                 pool.give_back(connection)
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        seconds: float,
+        max_bytes: int,
+    ) -> FetchedResponse:
+        """
+        One whole exchange: GET, or POST where there is a body, over a kept connection if there is one.
+
+        `seconds` is the deadline for all of it, `max_bytes` the bound of the body. Redirects are not followed
+        and addresses are guarded against SSRF as for `post`. Raises an OSError: TimeoutError at the deadline,
+        ConnectFailed before anything was sent, ResponseTooLarge, AnswerCut or AnswerMalformed after.
+        """
+        pool = self._pool()
+        head = head_of_get(url, headers) if body is None else head_of_post(url, tuple(headers.items()))
+        limits = Limits(seconds, seconds, pool.time() + seconds)
+        connection = await self._idle_or_new(pool, head.origin, limits)
+        try:
+            request = (head.opening, b"") if body is None else (head.before(body), body)
+            connection.send(request, limits, is_keeper=head.is_keeper)
+            status = await connection.head()
+            return FetchedResponse(status, await _body_of(connection, max_bytes) if status == 200 else b"")
+        finally:
+            pool.give_back(connection)
+
+    async def _idle_or_new(self, pool: ConnectionPool, origin: Origin, limits: Limits) -> Connection:
+        # The loop runs once: by then it knows of a connection that the server closed while it was idle.
+        await asyncio.sleep(0)
+        if (idle := pool.idle(origin)) is not None:
+            return idle
+        try:
+            return await pool.dial(origin, limits.ends_at - pool.time())
+        except TimeoutError:
+            raise
+        except OSError as exc:
+            reason = exc.strerror or "no address"
+        raise ConnectFailed(None, reason)
 
     def _pool(self) -> ConnectionPool:
         loop = asyncio.get_running_loop()
@@ -212,17 +269,14 @@ class Answer:
         return part
 
     async def whole(self) -> bytes:
-        body = bytearray()
-        limit_bytes = min(MAX_WHOLE_ANSWER_BYTES, self._request.max_stream_bytes)
         try:
-            while chunk := await self._connection.read():
-                body += chunk
-                if len(body) > limit_bytes:
-                    raise StreamTooLarge
+            body = await _body_of(
+                self._connection, min(MAX_WHOLE_ANSWER_BYTES, self._request.max_stream_bytes)
+            )
             if len(body) > SLICE_BYTES:
                 await self.turn()
-            return bytes(body)
-        except (OSError, StreamTooLarge) as exc:
+            return body
+        except OSError as exc:
             failure = self._failed(exc)
         raise failure
 
@@ -250,6 +304,15 @@ class Answer:
     def _failed(self, exc: Exception) -> BackendError:
         _log(self._request, f"{type(exc).__name__} in the answer")
         return _failure(exc)
+
+
+async def _body_of(connection: Connection, max_bytes: int) -> bytes:
+    body = bytearray()
+    while chunk := await connection.read():
+        body += chunk
+        if len(body) > max_bytes:
+            raise ResponseTooLarge
+    return bytes(body)
 
 
 def _failure(exc: Exception) -> BackendError:

@@ -15,7 +15,7 @@ _SAFE_IN_PATH = "/%:@!$&'()*+,;=~"
 
 class Head(NamedTuple):
     origin: Origin
-    # All but the number and the two line ends behind it.
+    # With a body: all but the number and the two line ends behind it. Without: all of it.
     opening: bytes
     is_keeper: bool
 
@@ -31,10 +31,17 @@ def head_of_post(url: str, headers: tuple[tuple[str, str], ...]) -> Head:
     return Head(origin, opening, "Connection: close" not in lines)
 
 
+def head_of_get(url: str, headers: Mapping[str, str]) -> Head:
+    """The head of a request without a body, for an address that `parse_base_url` let pass."""
+    origin, lines = _lines("GET", url, headers)
+    opening = "\r\n".join([*lines, "", ""]).encode("latin-1")
+    return Head(origin, opening, "Connection: close" not in lines)
+
+
 def request_of_get(url: str, headers: Mapping[str, str]) -> tuple[Origin, bytes]:
-    """The same for a question without a body, after which the connection is not used again."""
-    origin, lines = _lines("GET", url, {**headers, "Connection": "close"})
-    return origin, "\r\n".join([*lines, "", ""]).encode("latin-1")
+    """A whole GET request, after which the connection is not used again."""
+    head = head_of_get(url, {**headers, "Connection": "close"})
+    return head.origin, head.opening
 
 
 def _lines(method: str, url: str, headers: Mapping[str, str]) -> tuple[Origin, list[str]]:
