@@ -117,21 +117,18 @@ def test_files_with_one_prefix_are_a_package(folder: Path) -> None:
     assert not families, f"{families} in {names_in(folder)}"
 
 
-# The theme, so that it can be exchanged; the judges' client, which takes eleven megabytes of every worker
-# and is loaded only where there is a judge.
+# The theme, so that it can be exchanged. There is one HTTP client, our own: aiohttp is for tests.
 @pytest.mark.parametrize(
-    ("library", "importer"),
-    [("unfold", "gateway_site/console/kit/model_admin.py"), ("aiohttp", "policies/judges/logprob.py")],
+    ("library", "importers"),
+    [("unfold", {"gateway_site/console/kit/model_admin.py"}), ("aiohttp", set())],
 )
-def test_a_library_is_imported_in_one_module(library: str, importer: str) -> None:
-    importers = {
+def test_a_library_is_imported_in_one_module_or_none(library: str, importers: set[str]) -> None:
+    assert importers == {
         str(path.relative_to(ROOT))
         for room in ROOMS
         for path in modules(room)
         if any(name.split(".")[0] == library for name in imported(ast.parse(path.read_text())))
     }
-
-    assert importers == {importer}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -7,6 +7,7 @@ from functools import lru_cache
 from django.conf import settings
 
 from policies.judges.base import Inconclusive, Judge
+from policies.judges.logprob import LogprobJudge
 from policies.judges.quoted import QuotedJudge
 
 __all__ = ["Inconclusive", "Judge", "current_judge"]
@@ -18,15 +19,12 @@ def current_judge() -> Judge:
         settings.GATEWAY_JUDGE_BASE_URL,
         settings.GATEWAY_JUDGE_MODEL,
         settings.GATEWAY_JUDGE_API_KEY,
-        settings.GATEWAY_JUDGE_CONCURRENCY,
+        settings.GATEWAY_JUDGE_SECONDS,
     )
 
 
 @lru_cache(maxsize=4)
-def _judge(base_url: str, model: str, api_key: str, concurrency: int) -> Judge:
+def _judge(base_url: str, model: str, api_key: str, seconds: int) -> Judge:
     if not base_url:
         return QuotedJudge()
-    # Its client takes eleven megabytes of every worker, which one without a judge model need not have.
-    from policies.judges.logprob import LogprobJudge
-
-    return LogprobJudge(base_url=base_url, model=model, api_key=api_key, concurrency=concurrency)
+    return LogprobJudge(base_url=base_url, model=model, api_key=api_key, seconds=seconds)

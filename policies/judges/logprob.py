@@ -13,19 +13,17 @@ very first words differ between organizations, so that no such cache serves one 
 
 from __future__ import annotations
 
-import asyncio
-import io
 import logging
 import math
 from typing import Any
-from weakref import WeakKeyDictionary
 
-import aiohttp
 import msgspec
 from msgspec import Struct
 
 from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.bodies.strict_json import printable
+from gateway_site.http_client.addresses import AddressRefused, parse_base_url
+from gateway_site.http_client.client import Client, FetchedResponse, ResponseTooLarge
 from policies.judges.base import Inconclusive
 from policies.judges.invisible import visible
 from policies.judges.threads import CHARACTERS_AT_ONCE, run_in_thread
@@ -40,7 +38,6 @@ INSTRUCTIONS = (
 )
 ALTERNATIVES = 20  # the most that the interface allows
 MAX_ANSWER_BYTES = 256 * 1024
-BYTES_SENT_AT_ONCE = 64 * 1024
 # A positive logarithm is no probability; a tiny one is rounding.
 ROUNDING = 1e-3
 # What tokenizers and chatty models put around a word.
@@ -74,36 +71,45 @@ _decoder = msgspec.json.Decoder(_Completion)
 
 
 class LogprobJudge:
-    def __init__(self, *, base_url: str, model: str, api_key: str = "", concurrency: int = 32) -> None:
+    """Asks a model server over HTTP, with connections that are kept alive between questions."""
+
+    def __init__(self, *, base_url: str, model: str, api_key: str = "", seconds: float = 60) -> None:
         self.name = f"logprob:{model}"[:200]
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._model = model
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._concurrency = concurrency
-        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
-            WeakKeyDictionary()
-        )
+        self._seconds = seconds
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._client = Client()
+        self._url = ""
+        try:
+            self._url = f"{parse_base_url(base_url)}/chat/completions"
+        except AddressRefused as problem:
+            logger.error("judge %s: %s", model, problem)
 
     async def score(self, rule: str, text: str, *, salt: str = "") -> float:
         if len(text) > CHARACTERS_AT_ONCE:
             body = await run_in_thread(salt, self._body, rule, text, salt)
         else:
             body = self._body(rule, text, salt)
-        # Raised outside of the `except`: aiohttp's exceptions carry the request's headers.
-        answer, trouble = b"", ""
+        response, trouble = None, ""
         try:
-            answer = await self._ask(body)
-        except (aiohttp.ClientError, OSError) as exc:  # TimeoutError is an OSError
+            response = await self._ask(body)
+        except ResponseTooLarge:
+            trouble = "answer too large"
+        except OSError as exc:  # TimeoutError too
             trouble = type(exc).__name__
-        if trouble:
+        # Raised outside of the `except`: an OSError can name the address.
+        if response is None:
             logger.warning("judge %s: %s", self._model, trouble)
             raise Inconclusive(trouble)
-        return probability(answer)
+        if response.status != 200:
+            logger.warning("judge %s: status %d", self._model, response.status)
+            raise Inconclusive(f"status {response.status}")
+        return probability(response.body)
 
     async def close(self) -> None:
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
-        if session is not None:
-            await session.close()
+        await self._client.close()
 
     def _body(self, rule: str, text: str, salt: str) -> bytes:
         opening = f"[{salt}] {INSTRUCTIONS}" if salt else INSTRUCTIONS
@@ -122,39 +128,17 @@ class LogprobJudge:
         }
         return msgspec.json.encode(body)
 
-    async def _ask(self, body: bytes) -> bytes:
-        # As a file a large body is sent in parts, between which the event loop runs.
-        data = io.BytesIO(body) if len(body) > BYTES_SENT_AT_ONCE else body
-        async with self._session().post(self._url, data=data, allow_redirects=False) as response:
-            if response.status != 200:
-                logger.warning("judge %s: status %d", self._model, response.status)
-                raise Inconclusive(f"status {response.status}")
-            answer = bytearray()
-            async for chunk in response.content.iter_any():
-                answer += chunk
-                if len(answer) > MAX_ANSWER_BYTES:
-                    raise Inconclusive("answer too large")
-            return bytes(answer)
-
-    def _session(self) -> aiohttp.ClientSession:
-        loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
-        if session is None:
-            session = self._sessions[loop] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=4),
-                # Whoever asks sets the deadline, for all questions about one text together.
-                timeout=aiohttp.ClientTimeout(total=None, connect=None),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers={
-                    "Content-Type": "application/json",
-                    "Accept-Encoding": "identity",
-                    "User-Agent": "inference-gateway",
-                    **self._headers,
-                },
-                auto_decompress=False,
-                trust_env=False,
-            )
-        return session
+    async def _ask(self, body: bytes) -> FetchedResponse:
+        if not self._url:
+            raise Inconclusive("address refused")
+        return await self._client.fetch(
+            self._url,
+            headers=self._headers,
+            body=body,
+            # For the worst case: whoever asks sets a deadline for all questions about one text together.
+            seconds=self._seconds,
+            max_bytes=MAX_ANSWER_BYTES,
+        )
 
 
 def _shown(text: str) -> bytes:

@@ -268,4 +268,4 @@ def test_a_person_can_ask_whether_it_answers(settings: Any) -> None:
     nobody = probe_judge()
 
     assert nobody.score is None
-    assert nobody.reason == "ClientConnectorError"
+    assert nobody.reason == "ConnectFailed"
