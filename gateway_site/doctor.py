@@ -17,6 +17,7 @@ from gateway_site.celery_app import app as celery
 from gateway_site.health import OK, cache_condition, data_directory, disk_condition, pending_migrations
 from inference.catalog.probes import probe
 from organization.models import Organization
+from policies.judges.registry import chosen_kind
 from policies.trial import probe_judge
 
 MAX_CLOCK_DIFFERENCE_SECONDS = 2
@@ -124,4 +125,4 @@ def check_judge() -> str:
     trial = probe_judge()
     if trial.score is None:
         raise Trouble("The judge of policies does not answer; enforcing policies will refuse with 503.")
-    return settings.GATEWAY_JUDGE_BASE_URL or "only questions that quote a phrase"
+    return settings.GATEWAY_JUDGE_BASE_URL or chosen_kind().answers
