@@ -10,20 +10,16 @@ from typing import Any
 import django_ratelimit.core
 import hypothesis
 import pytest
-from django.db import connections
 from django.test import TransactionTestCase
 
 from gateway_site.api.rate_limits import limits
 from organization import services
-from organization.audit.trail import Actor
 from organization.models import Organization, Project
-from organization.services import NewKey
+from tests.factories import SOMEONE, make_admin_key
 from tests.harness import process_state
 from tests.harness.client import ApiClient
 from tests.harness.scheduling import Together
 from tests.harness.table_reset import tables
-
-SOMEONE = Actor.command("tests")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
@@ -65,11 +61,6 @@ def _windows_do_not_end() -> Iterator[None]:
         yield
 
 
-def close_connections() -> None:
-    """For threads that tests start: what they opened must not outlive them."""
-    connections.close_all()
-
-
 @pytest.fixture
 def acme(db: None) -> Organization:
     return services.create_organization(name="Acme", actor=SOMEONE)[0]
@@ -88,14 +79,6 @@ def project(acme: Organization) -> Project:
 @pytest.fixture
 def rival_project(rival: Organization) -> Project:
     return services.create_project(organization=rival, name="Web", actor=SOMEONE)[0]
-
-
-def make_admin_key(organization: Organization, **options: Any) -> NewKey[Any]:
-    return services.create_admin_key(organization=organization, name="ops", actor=SOMEONE, **options)
-
-
-def make_project_key(project: Project, **options: Any) -> NewKey[Any]:
-    return services.create_project_key(project=project, name="app", actor=SOMEONE, **options)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from billing.management.commands import generate_costs
 from billing.models import Account, CostLine, DailyCost, Reservation, UnrolledCost
 from organization.models import Organization
 from tests.billing.factories import make_customer
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.client import ApiClient
 
 pytestmark = pytest.mark.usefixtures("db")

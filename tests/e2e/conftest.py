@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.conf import settings
-from django.utils import timezone
 
 from billing.ledger.ledger import close_ledger
-from billing.ledger.sweeper import sweep
 from organization.models import Project
-from tests.harness.ledger_checks import assert_books_balance
+from tests.harness.ledger_checks import decide_everything
 from tests.harness.live_server import ROOT
+from tests.harness.run_directory import first_of_the_workers, run_directory
 from tests.inference.customer import Gateway
 
 SCRIPTS = ROOT / "tests" / "node"
@@ -33,20 +27,7 @@ def gateway(process_environment: dict[str, str], project: Project) -> Iterator[G
     assert close_ledger(5) == 0
 
 
-def decide_everything() -> None:
-    """As if every lease had run out: whatever a server left behind is decided now. Then the books balance."""
-    later = timezone.now() + timedelta(seconds=settings.GATEWAY_LEASE_SECONDS + 10)
-    sweep(later)
-    assert_books_balance(later)
-
-
 # --- npm ---------------------------------------------------------------------------------------------
-
-
-def run_directory() -> Path:
-    """What all workers of this test run have in common."""
-    own = Path(os.environ["GATEWAY_DATA_DIR"])
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")
@@ -61,16 +42,6 @@ def node_home() -> Path:
             shutil.copytree(SCRIPTS, home, dirs_exist_ok=True)
             _install(npm, home)
     return home
-
-
-@contextlib.contextmanager
-def first_of_the_workers(made: Path) -> Iterator[bool]:
-    """Whether nobody has made it yet; whoever comes second waits until it is there."""
-    done = made.with_suffix(".done")
-    with made.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield not done.exists()
-        done.touch()
 
 
 def _install(npm: str, home: Path) -> None:

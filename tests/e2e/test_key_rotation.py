@@ -8,7 +8,7 @@ from http.client import HTTPConnection
 import pytest
 
 from organization import services
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.live_server import LiveServer, live_server
 from tests.inference.customer import Gateway, question
 

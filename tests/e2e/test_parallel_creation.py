@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 import pytest
 
 from organization.models import AuditEvent, IdempotencyRecord, Project, ProjectKey
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.live_server import LiveServer, live_server
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -19,7 +19,7 @@ from django.db import DatabaseError, connection
 
 from organization import services
 from organization.models import AuditEvent
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.postgres import PostgresServer
 from tests.harness.table_reset import tables
 from tests.harness.valkey import ValkeyServer

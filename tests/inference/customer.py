@@ -20,7 +20,7 @@ from inference.models import Activity, CatalogModel
 from organization.models import Project, ProjectKey
 from policies.enforcement.publication_cache import reader
 from policies.verdicts.writer import writer as verdicts
-from tests.conftest import SOMEONE, make_project_key
+from tests.factories import SOMEONE, make_project_key
 from tests.harness.client import Answer, ApiClient, exchange
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.catalog.factories import deploy, make_backend, make_model

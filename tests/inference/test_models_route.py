@@ -13,7 +13,7 @@ from billing.money import parse_price
 from inference.catalog import services
 from inference.models import Backend, CatalogModel
 from organization.models import Organization, Project
-from tests.conftest import SOMEONE, make_project_key
+from tests.factories import SOMEONE, make_project_key
 from tests.harness.client import Answer, ApiClient, exchange
 from tests.harness.documented_routes import document
 from tests.harness.error_checks import assert_error

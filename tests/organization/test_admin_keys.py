@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from organization.models import AdminKey, AuditEvent, Organization
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.client import ApiClient
 from tests.harness.error_checks import assert_error
 

@@ -13,7 +13,7 @@ from gateway_site.api.rate_limits.limits import client_address
 from organization import keys, services
 from organization.authentication import admin_key_from, customer_key_from
 from organization.models import Organization, Project, ProjectKey
-from tests.conftest import SOMEONE, make_admin_key, make_project_key
+from tests.factories import SOMEONE, make_admin_key, make_project_key
 from tests.harness.client import ApiClient
 from tests.harness.error_checks import assert_error
 

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from organization.authentication import admin_key_from, customer_key_from
 from organization.models import AdminKey, AuditEvent, Organization, Project, ProjectKey
 from organization.permissions import ADMIN_PERMISSIONS
-from tests.conftest import make_admin_key, make_project_key
+from tests.factories import make_admin_key, make_project_key
 
 
 def run(*words: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.urls import reverse
 from organization import services
 from organization.authentication import customer_key_from
 from organization.models import AdminKey, AuditEvent, Organization, Project, ProjectKey
-from tests.conftest import SOMEONE, make_admin_key, make_project_key
+from tests.factories import SOMEONE, make_admin_key, make_project_key
 
 HOSTILE_NAME = '"><img src=x onerror=alert(1)>{{7*7}}'
 

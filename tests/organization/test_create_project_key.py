@@ -12,7 +12,7 @@ from organization import services
 from organization.authentication import customer_key_from
 from organization.models import AuditEvent, IdempotencyRecord, Organization, Project, ProjectKey, SecretDay
 from organization.tasks import erase_old_secrets, prune_idempotency
-from tests.conftest import SOMEONE, make_admin_key
+from tests.factories import SOMEONE, make_admin_key
 from tests.harness.client import Answer, ApiClient, exchange
 from tests.harness.error_checks import assert_error
 

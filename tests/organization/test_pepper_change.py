@@ -14,7 +14,8 @@ from organization import services
 from organization.authentication import admin_key_from, customer_key_from
 from organization.models import Organization, Project, ProjectKey
 from organization.services import NewKey
-from tests.conftest import SOMEONE, close_connections, make_admin_key, make_project_key
+from tests.factories import SOMEONE, make_admin_key, make_project_key
+from tests.harness.connections import close_connections
 
 ROUNDS = 8
 CALLERS = 4

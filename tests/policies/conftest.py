@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from organization.models import Organization
-from policies import services
 from policies.enforcement.publication_cache import reader
-from policies.models import Policy, Verdict
+from policies.models import Policy
 from policies.verdicts.writer import writer
-from tests.conftest import SOMEONE
-
-PHRASE = "internal only"
-RULE = f'Does the text contain "{PHRASE}"?'
+from tests.policies.factories import make_policy, make_published
 
 
 @pytest.fixture(autouse=True)
@@ -27,16 +22,6 @@ def _patient_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     reader.close()
 
 
-def make_policy(organization: Organization, **fields: Any) -> Policy:
-    return services.create_policy(
-        organization=organization, actor=SOMEONE, **{"name": "Internal", "rule": RULE, **fields}
-    )
-
-
-def make_published(organization: Organization, mode: str = "enforcing", **fields: Any) -> Policy:
-    return services.publish_policy(policy=make_policy(organization, **fields), mode=mode, actor=SOMEONE)
-
-
 @pytest.fixture
 def policy(acme: Organization) -> Policy:
     return make_policy(acme)
@@ -45,8 +30,3 @@ def policy(acme: Organization) -> Policy:
 @pytest.fixture
 def published(acme: Organization) -> Policy:
     return make_published(acme)
-
-
-def noted() -> list[Verdict]:
-    """The verdicts that wait to be written."""
-    return [note.row() for note in writer._waiting]

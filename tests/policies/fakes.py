@@ -11,7 +11,7 @@ from policies.enforcement.attachment import AttachedVersion
 from policies.enforcement.request_policies import Gate
 from policies.judges import Inconclusive, Judge
 from policies.judges.quoted import QuotedJudge
-from tests.policies.conftest import RULE
+from tests.policies.factories import RULE
 
 ORGANIZATION, PROJECT, REQUEST = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
 

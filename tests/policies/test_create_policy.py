@@ -10,7 +10,7 @@ import pytest
 from organization.models import AuditEvent, Organization, Project
 from policies import services
 from policies.models import Policy
-from tests.conftest import SOMEONE, make_admin_key
+from tests.factories import SOMEONE, make_admin_key
 from tests.harness.client import Answer, ApiClient, exchange
 from tests.harness.error_checks import assert_error
 

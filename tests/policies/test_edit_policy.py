@@ -11,10 +11,10 @@ from django.conf import settings
 from organization.models import AuditEvent, Organization, Project
 from policies import services
 from policies.models import MAX_REVISION, Policy
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.client import Answer, ApiClient
 from tests.harness.error_checks import assert_error
-from tests.policies.conftest import RULE
+from tests.policies.factories import RULE
 
 
 def patch(api: ApiClient, policy: Policy, **body: Any) -> Answer:

@@ -12,10 +12,10 @@ from organization.models import Organization, Project
 from policies import services
 from policies.enforcement import attachment
 from policies.models import Policy
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.client import Answer, ApiClient
 from tests.harness.error_checks import assert_error
-from tests.policies.conftest import make_policy, make_published
+from tests.policies.factories import make_policy, make_published
 
 
 def effective(api: ApiClient, project: Project) -> Answer:

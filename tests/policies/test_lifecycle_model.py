@@ -17,7 +17,7 @@ from policies import services
 from policies.enforcement import attachment
 from policies.models import Policy, PolicyEpoch, PolicyVersion
 from policies.serializers import PolicyResponse
-from tests.conftest import SOMEONE, make_admin_key
+from tests.factories import SOMEONE, make_admin_key
 from tests.harness.client import ApiClient
 
 EXAMPLES, STEPS = 12, 25

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from organization.models import AuditEvent, Organization
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.live_server import LiveServer, live_server
-from tests.policies.conftest import make_published
+from tests.policies.factories import make_published
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,10 +12,10 @@ from gateway_site.api.errors import PolicyStateConflict
 from organization.models import AuditEvent, Organization
 from policies import services
 from policies.models import Policy, PolicyEpoch, PolicyVersion, Verdict
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.client import Answer, ApiClient
 from tests.harness.error_checks import assert_error
-from tests.policies.conftest import RULE, make_policy
+from tests.policies.factories import RULE, make_policy
 
 
 def pause(api: ApiClient, policy: Policy, revision: Any) -> Answer:

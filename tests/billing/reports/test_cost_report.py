@@ -17,7 +17,7 @@ from organization import services
 from organization.models import Project
 from tests.billing.factories import FREE, PRICE, SOMEONE, Customer, make_customer, make_key
 from tests.billing.settled_requests import DAY, FIRST, Usage, after, apply, hold, midnight, settle
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.client import ApiClient
 
 URL = "/v1/organization/costs"

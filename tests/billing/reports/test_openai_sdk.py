@@ -12,7 +12,7 @@ from billing import tasks
 from billing.models import DailyCost
 from tests.billing.factories import make_customer
 from tests.billing.settled_requests import DAY, FIRST, Usage, after, midnight, settle
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.live_server import live_server
 
 pytestmark = pytest.mark.django_db(transaction=True)

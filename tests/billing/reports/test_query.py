@@ -17,7 +17,7 @@ from billing.reports.cursor import Place
 from organization.models import Project
 from tests.billing.factories import Customer, make_customer, make_key
 from tests.billing.settled_requests import DAY, FIRST, Usage, after, midnight, settle
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.client import Answer, ApiClient
 from tests.harness.error_checks import assert_error
 

@@ -20,8 +20,9 @@ from gateway_site.celery_app import app
 from tests.billing.factories import FREE, Customer, make_customer
 from tests.billing.reports.test_cost_report import results
 from tests.billing.settled_requests import FIRST, Usage, after, settle
-from tests.conftest import close_connections, make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.client import ApiClient
+from tests.harness.connections import close_connections
 from tests.harness.ledger_checks import assert_books_balance
 
 THREADS = 4

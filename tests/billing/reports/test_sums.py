@@ -16,7 +16,7 @@ from billing.reports.rollup import roll_up
 from organization.models import Project
 from tests.billing.factories import Customer, make_customer, make_key
 from tests.billing.settled_requests import DAY, FIRST, Usage, after, midnight, settle
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.client import ApiClient
 
 URL = "/v1/organization/costs"

@@ -5,33 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from django.db import connection
 from django.test.utils import setup_databases, teardown_databases
-from playwright.sync_api import Browser
 from pytest_django import DjangoDbBlocker
 
-from tests.e2e.conftest import decide_everything, first_of_the_workers, run_directory
-from tests.e2e.console.driver import CHROMIUM, Console, browser, new_console
-from tests.e2e.console.world import World, build_world, make_requests
-from tests.harness.live_server import ROOT, LiveServer, live_server
+from tests.e2e.console.driver import CHROMIUM, Console, browser
+from tests.e2e.console.site import Site
+from tests.e2e.console.world import build_world, make_requests
+from tests.harness.ledger_checks import decide_everything
+from tests.harness.live_server import ROOT, live_server
+from tests.harness.run_directory import first_of_the_workers, run_directory
 from tests.harness.services import environment_of_process
 from tests.harness.table_reset import tables
-
-
-@dataclass(frozen=True)
-class Site:
-    """A running console, what is in it, and a browser."""
-
-    world: World
-    server: LiveServer
-    browser: Browser
-
-    def window(self, axe: Path | None = None) -> Console:
-        return new_console(self.browser, self.server.address, axe)
 
 
 @pytest.fixture(scope="package")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, Route
 
-from tests.e2e.console.conftest import Site
 from tests.e2e.console.driver import Console
+from tests.e2e.console.site import Site
 
 pytestmark = pytest.mark.one_database
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.console.conftest import Site
 from tests.e2e.console.driver import DARK, LIGHT, NARROW, WIDE, Console
 from tests.e2e.console.pages import LOGIN, Screen, every_screen
+from tests.e2e.console.site import Site
 
 pytestmark = pytest.mark.one_database
 

@@ -18,8 +18,8 @@ from gateway_site.console.kit.actions import actions_of, address_of
 from inference.models import Backend, CatalogModel, PassedCheck
 from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies.models import Policy
-from tests.e2e.console.conftest import Site
 from tests.e2e.console.driver import DARK, LIGHT, NARROW, WIDE, Console
+from tests.e2e.console.site import Site
 from tests.e2e.console.world import OPERATOR
 
 pytestmark = pytest.mark.one_database

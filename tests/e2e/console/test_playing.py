@@ -10,8 +10,8 @@ from playwright.sync_api import Page
 from billing.models import Reservation
 from inference.models import Activity
 from organization.models import AuditEvent, ProjectKey
-from tests.e2e.console.conftest import Site
 from tests.e2e.console.driver import DARK, LIGHT, NARROW, WIDE, Console
+from tests.e2e.console.site import Site
 from tests.e2e.console.world import PHRASE
 from tests.e2e.waiting import until
 

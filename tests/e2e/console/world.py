@@ -31,8 +31,8 @@ from organization import services
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
 from policies import services as policy_services
 from policies.models import Policy, Verdict
-from tests.conftest import SOMEONE
 from tests.e2e.waiting import until
+from tests.factories import SOMEONE
 from tests.inference.catalog.factories import deploy, make_backend, make_model
 
 OPERATOR, PASSWORD = "ada", "correct horse battery"

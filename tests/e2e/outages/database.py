@@ -38,7 +38,7 @@ def make() -> dict[str, str]:
 
     from billing.ledger.ledger import close_ledger
     from organization import services
-    from tests.conftest import SOMEONE, make_admin_key
+    from tests.factories import SOMEONE, make_admin_key
     from tests.gateway_site.console.people import owner
     from tests.inference.customer import Gateway
 
@@ -58,7 +58,7 @@ def make() -> dict[str, str]:
 def audit() -> dict[str, int]:
     from billing.ledger.ledger import close_ledger
     from billing.models import Reservation
-    from tests.e2e.conftest import decide_everything
+    from tests.harness.ledger_checks import decide_everything
 
     decide_everything()
     close_ledger(5)

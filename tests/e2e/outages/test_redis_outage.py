@@ -14,8 +14,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from organization.models import Project
-from tests.conftest import make_admin_key
 from tests.e2e.waiting import until
+from tests.factories import make_admin_key
 from tests.harness.live_server import LiveServer, live_server
 from tests.harness.stalling_proxy import StallingProxy
 from tests.harness.valkey import ValkeyServer

@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 
 from organization.models import Project
-from tests.conftest import make_admin_key
+from tests.factories import make_admin_key
 from tests.harness.live_server import live_server
 from tests.inference.customer import Gateway, question
 

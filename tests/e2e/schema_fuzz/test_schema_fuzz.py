@@ -22,7 +22,7 @@ import pytest
 from inference.dialects.chat import dialect
 from inference.dialects.responses import dialect as responses
 from policies.services import create_policy
-from tests.conftest import SOMEONE, make_admin_key
+from tests.factories import SOMEONE, make_admin_key
 from tests.harness.documented_routes import document
 from tests.harness.live_server import ROOT, LiveServer, live_server
 from tests.inference.customer import Gateway

@@ -7,7 +7,7 @@ import pytest
 from openai import OpenAI
 
 from organization.models import AdminKey, Project, ProjectKey
-from tests.conftest import make_admin_key, make_project_key
+from tests.factories import make_admin_key, make_project_key
 from tests.harness.live_server import live_server
 
 pytestmark = pytest.mark.django_db(transaction=True)

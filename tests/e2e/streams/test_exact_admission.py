@@ -12,7 +12,7 @@ from billing.models import Reservation
 from billing.money import usd
 from organization.models import Organization
 from organization.services import create_project
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.live_server import live_server
 from tests.inference.customer import Gateway, question
 

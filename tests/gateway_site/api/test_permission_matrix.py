@@ -25,7 +25,7 @@ from organization.models import AuditEvent, Project
 from organization.permissions import ADMIN_PERMISSIONS, CUSTOMER_PERMISSIONS
 from policies.enforcement.publication_cache import reader
 from policies.services import create_policy, publish_policy
-from tests.conftest import SOMEONE, make_admin_key, make_project_key
+from tests.factories import SOMEONE, make_admin_key, make_project_key
 from tests.harness.client import Answer, ApiClient, exchange
 from tests.harness.documented_routes import documented_routes
 from tests.harness.error_checks import assert_error

@@ -17,7 +17,7 @@ from organization.permissions import ADMIN_PERMISSIONS, CUSTOMER_PERMISSIONS
 from organization.services import NewKey
 from policies.enforcement.publication_cache import reader
 from policies.services import create_policy
-from tests.conftest import SOMEONE, make_admin_key, make_project_key
+from tests.factories import SOMEONE, make_admin_key, make_project_key
 from tests.harness.client import Answer, ApiClient, exchange
 from tests.harness.error_checks import assert_error
 from tests.harness.route_table import ROUTES, THREADED, WRAPPED

@@ -29,9 +29,9 @@ from organization.models import AdminKey, AuditEvent, Organization, Project, Pro
 from policies import services as policy_services
 from policies.models import DailyVerdicts, Policy, PolicyVersion, Verdict
 from tests.billing.factories import Customer
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.inference.activity.factories import make_request
-from tests.policies.verdicts.test_evidence import verdict
+from tests.policies.factories import verdict
 
 USD = 10**9
 NEVER_PROBED = "http://127.0.0.1:9/v1"

@@ -17,7 +17,7 @@ from inference.models import Backend, CatalogModel, PassedCheck
 from organization import services
 from organization.models import AdminKey, AuditEvent, Organization, Project, ProjectKey
 from policies.models import Policy
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import (
     CONFIRMED,
     World,

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 
 from billing.models import CreditGrant
 from organization.models import Organization, ProjectKey
-from tests.conftest import make_project_key
+from tests.factories import make_project_key
 from tests.gateway_site.console.factories import listing, signed_in, someone
 from tests.gateway_site.console.people import owner
 

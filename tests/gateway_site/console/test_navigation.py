@@ -12,7 +12,7 @@ from django.urls import resolve, reverse
 from gateway_site.console import search
 from gateway_site.console.navigation import NAVIGATION
 from organization.models import Organization, Project
-from tests.conftest import make_project_key
+from tests.factories import make_project_key
 from tests.gateway_site.console.people import owner, person
 
 EVERY_PAGE = [item for group in NAVIGATION for item in group["items"]]

@@ -22,7 +22,7 @@ from organization import services
 from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies import services as policy_services
 from policies.models import Policy, PolicyVersion, Verdict
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import World, doing, listing, page, signed_in, someone
 from tests.gateway_site.console.people import person
 from tests.inference.catalog.factories import make_backend, make_model

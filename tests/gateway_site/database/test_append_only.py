@@ -16,8 +16,8 @@ from organization.audit import chain
 from organization.models import Organization
 from tests.billing.factories import make_customer
 from tests.billing.settled_requests import FIRST, Usage, hold, settle
-from tests.conftest import SOMEONE
-from tests.policies.conftest import make_published
+from tests.factories import SOMEONE
+from tests.policies.factories import make_published
 
 LABELS = [
     "organization.AuditEvent",

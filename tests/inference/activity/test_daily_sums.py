@@ -18,7 +18,8 @@ from inference.activity import writer
 from inference.activity.writer import FIRST_TOKEN_MS, daily, gains_of
 from inference.models import Activity, DailyActivity
 from organization.models import Project, ProjectKey
-from tests.conftest import close_connections, make_project_key
+from tests.factories import make_project_key
+from tests.harness.connections import close_connections
 from tests.harness.live_server import ROOT
 from tests.inference.activity.test_trace import new_writer, trace
 from tests.inference.customer import Gateway

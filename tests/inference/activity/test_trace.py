@@ -17,7 +17,7 @@ from inference.activity.trace import Trace
 from inference.activity.writer import writer
 from inference.models import Activity
 from organization.models import ProjectKey
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.inference.customer import HELLO, Gateway
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])

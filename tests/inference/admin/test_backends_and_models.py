@@ -15,7 +15,7 @@ from inference.backends.registry import credential_of
 from inference.catalog import services
 from inference.models import Activity, Backend, CatalogModel, Deployment, PassedCheck
 from organization.models import AuditEvent, Organization
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.inference.catalog.factories import deploy, make_backend, make_model, make_served_model
 from tests.inference.catalog.model_list_server import ModelListServer, model_list_server
 

@@ -21,12 +21,12 @@ from policies.verdicts.writer import writer as verdicts
 from tests.billing.factories import PRICE, Customer, make_customer
 from tests.billing.settled_requests import Usage as Used
 from tests.billing.settled_requests import hold, settle
-from tests.conftest import SOMEONE, make_project_key
+from tests.factories import SOMEONE, make_project_key
 from tests.gateway_site.console.people import customer, owner, person
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.activity.factories import make_request, receipt_address
 from tests.inference.customer import Gateway, gateway_of
-from tests.policies.verdicts.test_evidence import verdict
+from tests.policies.factories import verdict
 
 MONEY = ("billing.view_reservation", "billing.view_costline")
 HOSTILE = "<script>alert(1)</script>"

@@ -19,7 +19,7 @@ from inference.models import Activity
 from organization.models import Organization, Project, ProjectKey
 from tests.billing.factories import make_customer
 from tests.billing.settled_requests import FIRST, Usage, hold
-from tests.conftest import make_project_key
+from tests.factories import make_project_key
 from tests.gateway_site.console.people import customer, owner, person
 from tests.inference.activity.factories import LIST, make_request, receipt_address
 

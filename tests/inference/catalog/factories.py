@@ -6,7 +6,7 @@ from typing import Any
 
 from inference.catalog import services
 from inference.models import Backend, CatalogModel, Deployment
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 
 PRICES = {"prompt_price_picousd": 1_000, "completion_price_picousd": 2_000}
 

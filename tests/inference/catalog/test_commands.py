@@ -18,7 +18,7 @@ from inference.catalog import services, upstream_models
 from inference.models import Backend, CatalogModel, Deployment
 from inference.tasks import probe_backends
 from organization.models import AuditEvent
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.live_server import free_port
 from tests.inference.catalog.model_list_server import ModelListServer, model_list_server
 from tests.organization.test_commands import run, say

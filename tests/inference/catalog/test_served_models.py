@@ -16,7 +16,7 @@ from inference.catalog import served_models, services
 from inference.catalog.served_models import ServedModel
 from inference.models import Backend, CatalogModel, Deployment
 from organization.models import Organization, Project
-from tests.conftest import SOMEONE, make_project_key
+from tests.factories import SOMEONE, make_project_key
 from tests.inference.catalog.factories import deploy, make_backend, make_model, make_served_model
 
 pytestmark = pytest.mark.django_db(transaction=True)

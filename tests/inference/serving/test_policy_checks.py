@@ -27,7 +27,7 @@ from policies import services
 from policies.enforcement.judging import memory
 from policies.models import Policy, Verdict
 from policies.verdicts.writer import writer as verdicts
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.client import Answer, exchange
 from tests.harness.error_checks import assert_error
 from tests.inference.customer import Gateway, closing_application

@@ -8,7 +8,7 @@ import pytest
 
 from organization import keys, services
 from organization.models import ProjectKey
-from tests.conftest import SOMEONE, make_admin_key
+from tests.factories import SOMEONE, make_admin_key
 from tests.harness.client import ApiClient
 from tests.harness.error_checks import assert_error
 from tests.inference.customer import Gateway, question

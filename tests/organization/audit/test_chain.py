@@ -18,7 +18,8 @@ from organization.audit import chain
 from organization.audit import trail as audit
 from organization.models import AuditChainHead, AuditEvent, AuditLink, Organization
 from organization.tasks import verify_audit_trail
-from tests.conftest import SOMEONE, close_connections
+from tests.factories import SOMEONE
+from tests.harness.connections import close_connections
 from tests.harness.table_reset import _nothing_refused
 
 pytestmark = pytest.mark.django_db(transaction=True)

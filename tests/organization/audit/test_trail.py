@@ -7,7 +7,7 @@ from django.db import DatabaseError, transaction
 
 from organization.audit import trail
 from organization.models import AuditEvent, Organization
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 
 
 def test_an_event_cannot_be_edited_or_deleted(acme: Organization) -> None:

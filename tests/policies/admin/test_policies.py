@@ -16,9 +16,8 @@ from django.urls import reverse
 from organization.models import AuditEvent, Organization, Project
 from policies import services
 from policies.models import Policy, PolicyVersion, Verdict
-from tests.conftest import SOMEONE
-from tests.policies.conftest import PHRASE, RULE, make_policy
-from tests.policies.verdicts.test_evidence import verdict
+from tests.factories import SOMEONE
+from tests.policies.factories import PHRASE, RULE, make_policy, verdict
 
 HOSTILE = '"><img src=x onerror=alert(1)>{{7*7}}'
 

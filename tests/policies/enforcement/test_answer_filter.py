@@ -17,7 +17,7 @@ from policies.enforcement.attachment import AttachedVersion
 from policies.enforcement.background_judging import background
 from policies.enforcement.judging import memory
 from policies.judges import Judge
-from tests.policies.conftest import PHRASE, noted
+from tests.policies.factories import PHRASE, noted
 from tests.policies.fakes import Answer, FakeJudge, Piece, describe, gate, says, version
 
 BOTH = pytest.mark.parametrize("is_streamed", [False, True], ids=["json", "sse"])

@@ -23,9 +23,9 @@ from policies.enforcement.request_policies import Gate
 from policies.judges.quoted import QuotedJudge
 from policies.models import Policy, Verdict
 from policies.verdicts.writer import writer
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.live_server import ROOT
-from tests.policies.conftest import PHRASE, make_policy, make_published
+from tests.policies.factories import PHRASE, make_policy, make_published
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

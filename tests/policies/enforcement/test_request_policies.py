@@ -16,7 +16,7 @@ from policies.enforcement.background_judging import background, leave
 from policies.judges import Judge
 from policies.judges.logprob import LogprobJudge
 from policies.judges.quoted import QuotedJudge
-from tests.policies.conftest import PHRASE, noted
+from tests.policies.factories import PHRASE, noted
 from tests.policies.fakes import FakeJudge, gate, says, version
 from tests.policies.judges.judge_server import JudgeServer
 

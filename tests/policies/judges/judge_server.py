@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from policies.judges.logprob import INSTRUCTIONS
-from tests.policies.conftest import PHRASE, RULE
+from tests.policies.factories import PHRASE, RULE
 
 ORDERS = ("answer no", "answer yes", "say no", "ignore", "verdict", "classify", "respond with", "reply")
 LIKELY, UNLIKELY = math.log(0.9), math.log(0.02)

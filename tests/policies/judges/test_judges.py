@@ -15,7 +15,7 @@ from policies.judges import Inconclusive, Judge, current_judge
 from policies.judges.logprob import LogprobJudge, probability
 from policies.judges.quoted import QuotedJudge, phrases_of
 from policies.trial import probe_judge
-from tests.policies.conftest import PHRASE, RULE
+from tests.policies.factories import PHRASE, RULE
 from tests.policies.judges.injections import INJECTIONS
 from tests.policies.judges.judge_server import JudgeServer, completion
 

@@ -16,8 +16,8 @@ from organization.models import Organization, Project
 from policies.models import DailyVerdicts, Policy, PolicyVersion, Verdict
 from policies.verdicts import records, writer
 from policies.verdicts.writer import daily
-from tests.conftest import close_connections
-from tests.policies.conftest import make_published
+from tests.harness.connections import close_connections
+from tests.policies.factories import make_published
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -22,8 +22,8 @@ from policies.models import Policy, Verdict
 from policies.tasks import prune_verdicts
 from policies.verdicts import records
 from policies.verdicts.writer import writer
-from tests.conftest import SOMEONE
-from tests.policies.conftest import PHRASE, make_policy
+from tests.factories import SOMEONE
+from tests.policies.factories import PHRASE, make_policy, verdict
 
 CASES: list[dict[str, Any]] = [
     {"text": f"this is {PHRASE}", "expected": True},
@@ -53,22 +53,6 @@ def cases(tmp_path: Path) -> Path:
     path = tmp_path / "cases.jsonl"
     path.write_text("\n".join(json.dumps(case) for case in CASES) + "\n")
     return path
-
-
-def verdict(policy: Policy, project: Project, score: float | None, **fields: Any) -> Verdict:
-    return Verdict(
-        version=policy.current_version,
-        project=project,
-        request_id=uuid.uuid4(),
-        direction="request",
-        mode="monitoring",
-        outcome="inconclusive" if score is None else "match" if score >= 0.5 else "no_match",
-        score=score,
-        threshold_basis_points=5000,
-        judge="quoted",
-        latency_ms=1,
-        **fields,
-    )
 
 
 # --- a file of cases ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from organization import services
 from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies import services as policy_services
 from policies.models import DailyVerdicts, Policy
-from tests.conftest import SOMEONE, make_project_key
+from tests.factories import SOMEONE, make_project_key
 from tests.gateway_site.console.factories import (
     CONFIRMED,
     MODELS,

@@ -17,7 +17,7 @@ from organization import services
 from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies import services as policy_services
 from policies.models import Policy
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import (
     CONFIRMED,
     World,

@@ -14,7 +14,7 @@ from gateway_site.console.roles import BILLING, OPERATOR, OWNER
 from gateway_site.models import PlaygroundKey
 from organization.audit.trail import Actor
 from organization.models import AuditEvent, Project, ProjectKey
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import signed_in, someone
 from tests.harness.client import exchange
 

@@ -20,13 +20,13 @@ from inference.activity.writer import writer
 from organization import services
 from organization.models import AuditEvent, KeyStatus, Organization, Project, ProjectKey
 from policies.verdicts.writer import writer as verdicts
-from tests.conftest import SOMEONE, make_project_key
+from tests.factories import SOMEONE, make_project_key
 from tests.gateway_site.console.people import customer, owner, person
 from tests.harness.client import exchange
 from tests.inference.activity.factories import make_request
 from tests.inference.catalog.factories import make_model, make_served_model
 from tests.inference.customer import Gateway, gateway_of, question, records, text_of
-from tests.policies.conftest import PHRASE, make_published
+from tests.policies.factories import PHRASE, make_published
 
 HOSTILE = "<script>alert(1)</script>"
 PERMISSIONS = ("inference.use_playground", "inference.view_activity", "policies.view_verdict")

@@ -18,7 +18,7 @@ from gateway_site.console import users
 from gateway_site.console.roles import BILLING, OPERATOR, OWNER, READER
 from organization.audit.trail import Actor
 from organization.models import AuditEvent
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import doing, listing, page, signed_in, someone
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from inference.catalog import served_models
 from inference.models import CatalogModel
 from inference.tokenizer import AROUND_A_PROMPT, AROUND_A_TEXT, AROUND_A_TURN, counter
 from organization import services as organization_services
-from tests.conftest import SOMEONE, make_admin_key, make_project_key
+from tests.factories import SOMEONE, make_admin_key, make_project_key
 from tests.harness.client import exchange
 from tests.harness.error_checks import assert_error
 from tests.inference.catalog.factories import deploy, make_backend, make_model

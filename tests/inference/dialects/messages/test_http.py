@@ -20,7 +20,7 @@ from inference.serving import token_counting
 from inference.serving.token_counting import count_texts
 from inference.tokenizer import CountTokens, counter
 from organization import services as organization_services
-from tests.conftest import SOMEONE, make_admin_key, make_project_key
+from tests.factories import SOMEONE, make_admin_key, make_project_key
 from tests.harness.client import exchange
 from tests.harness.error_checks import assert_error
 from tests.harness.live_server import free_port

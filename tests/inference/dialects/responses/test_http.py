@@ -11,7 +11,7 @@ from inference.backends.simulator.backend import SimulatorBackend
 from inference.events import Prompt
 from inference.tokenizer import counter
 from organization.models import Project
-from tests.conftest import make_admin_key, make_project_key
+from tests.factories import make_admin_key, make_project_key
 from tests.harness.error_checks import assert_error
 from tests.inference.customer import HELLO, Gateway
 from tests.inference.dialects.responses.customer import ask, result_of, text_of
