@@ -16,14 +16,14 @@ from gateway_site.api.rate_limits import limits
 from organization import services
 from organization.models import Organization, Project
 from tests.factories import SOMEONE, make_admin_key
-from tests.harness import process_state
 from tests.harness.client import ApiClient
-from tests.harness.scheduling import Together
-from tests.harness.table_reset import tables
+from tests.harness.isolation import process_state
+from tests.harness.isolation.table_reset import tables
+from tests.harness.workers import GroupedScheduling
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
-    return Together(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling:
+    return GroupedScheduling(config, log)
 
 
 # How long an example takes says more about the machine than about the code.
@@ -43,7 +43,7 @@ def _fresh_process() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quickly_emptied_tables() -> Iterator[None]:
-    """See `emptying` for what Django would do after each test that commits."""
+    """See `table_reset` for what Django would do after each test that commits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_setup", classmethod(lambda cls: tables()))
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: tables().restore())

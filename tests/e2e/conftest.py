@@ -13,7 +13,7 @@ from billing.ledger.ledger import close_ledger
 from organization.models import Project
 from tests.harness.ledger_checks import decide_everything
 from tests.harness.live_server import ROOT
-from tests.harness.run_directory import first_of_the_workers, run_directory
+from tests.harness.workers import first_of_the_workers, run_directory
 from tests.inference.customer import Gateway
 
 SCRIPTS = ROOT / "tests" / "node"

@@ -16,6 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
+# Settings of a server that limits nobody.
+UNLIMITED = {"GATEWAY_REQUESTS_PER_MINUTE": "0", "GATEWAY_CONCURRENCY": "0"}
 READY_WORDS = ("Uvicorn running on", "Listening on TCP address")
 
 

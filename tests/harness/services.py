@@ -6,7 +6,7 @@ and not by a conftest. PostgreSQL is started once, by the process that was calle
 workers inherit its address and each makes a database of its own there.
 
 A DATABASE_URL or REDIS_URL in the environment is used instead of starting a server. PostgreSQL's user is to
-be a superuser: see `emptying`.
+be a superuser: see `isolation.table_reset`.
 """
 
 from __future__ import annotations

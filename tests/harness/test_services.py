@@ -20,8 +20,8 @@ from django.db import DatabaseError, connection
 from organization import services
 from organization.models import AuditEvent
 from tests.factories import SOMEONE
+from tests.harness.isolation.table_reset import tables
 from tests.harness.postgres import PostgresServer
-from tests.harness.table_reset import tables
 from tests.harness.valkey import ValkeyServer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from organization.authentication import admin_key_from, customer_key_from
 from organization.models import AdminKey, AuditEvent, Organization, Project, ProjectKey
 from organization.permissions import ADMIN_PERMISSIONS
 from tests.factories import make_admin_key, make_project_key
-
-
-def run(*words: str) -> dict[str, Any]:
-    printed = io.StringIO()
-    call_command(*words, "--json", stdout=printed)
-    outcome: dict[str, Any] = json.loads(printed.getvalue())
-    return outcome
-
-
-def say(*words: str) -> str:
-    printed = io.StringIO()
-    call_command(*words, stdout=printed)
-    return printed.getvalue()
+from tests.harness.commands import run, say
 
 
 def test_from_nothing_to_two_keys_that_work(db: None) -> None:

@@ -15,7 +15,7 @@ from organization.authentication import admin_key_from, customer_key_from
 from organization.models import Organization, Project, ProjectKey
 from organization.services import NewKey
 from tests.factories import SOMEONE, make_admin_key, make_project_key
-from tests.harness.connections import close_connections
+from tests.harness.isolation.connections import close_connections
 
 ROUNDS = 8
 CALLERS = 4

@@ -16,12 +16,11 @@ from billing.reports.rollup import roll_up
 from organization import services
 from organization.models import Project
 from tests.billing.factories import FREE, PRICE, SOMEONE, Customer, make_customer, make_key
+from tests.billing.reports.helpers import START, URL, results
 from tests.billing.settled_requests import DAY, FIRST, Usage, after, apply, hold, midnight, settle
 from tests.factories import make_admin_key
 from tests.harness.client import ApiClient
 
-URL = "/v1/organization/costs"
-START = midnight(FIRST)
 pytestmark = pytest.mark.usefixtures("db")
 
 
@@ -33,12 +32,6 @@ def ours(db: None) -> Customer:
 @pytest.fixture
 def api(ours: Customer) -> ApiClient:
     return ApiClient(make_admin_key(ours.organization).value)
-
-
-def results(api: ApiClient, query: str = "", days: int = 1) -> list[Any]:
-    """The results of each day from FIRST on."""
-    page = api.get(f"{URL}?start_time={START}&end_time={START + days * DAY}&limit=180{query}").json
-    return [bucket["results"] for bucket in page["data"]]
 
 
 def amounts(found: list[Any]) -> list[list[str]]:

@@ -18,11 +18,11 @@ from billing.reports import rollup
 from billing.reports.rollup import repair, roll_up
 from gateway_site.celery_app import app
 from tests.billing.factories import FREE, Customer, make_customer
-from tests.billing.reports.test_cost_report import results
+from tests.billing.reports.helpers import results
 from tests.billing.settled_requests import FIRST, Usage, after, settle
 from tests.factories import make_admin_key
 from tests.harness.client import ApiClient
-from tests.harness.connections import close_connections
+from tests.harness.isolation.connections import close_connections
 from tests.harness.ledger_checks import assert_books_balance
 
 THREADS = 4

@@ -21,13 +21,14 @@ from pathlib import Path
 import pytest
 
 from billing.models import Reservation
-from tests.e2e.streams.test_disconnect import request_bytes
-from tests.e2e.streams.test_memory import UNLIMITED, megabytes
+from tests.e2e.attacks.helpers import SIZES
+from tests.e2e.process_memory import megabytes
+from tests.e2e.streams.raw_request import request_bytes
 from tests.e2e.waiting import until
-from tests.harness.live_server import LiveServer, live_server
+from tests.harness.live_server import UNLIMITED, LiveServer, live_server
 from tests.inference.backends.upstreams.hostile.server import hostile_upstream
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import COLUMNS, Gateway, question
+from tests.inference.customer import Gateway, question
 
 CLIENTS = int(os.environ.get("FLOODED_CLIENTS", "40"))
 SECONDS = float(os.environ.get("FLOODED_SECONDS", "1"))
@@ -36,7 +37,6 @@ SECONDS = float(os.environ.get("FLOODED_SECONDS", "1"))
 PATIENCE_SECONDS = 4
 # A whole answer is kept until its end or its deadline; the rest is bounded by buffers.
 MAX_GROWTH_MEGABYTES = 2.5 * CLIENTS
-SIZES = {**COLUMNS, "context_length": 200_000, "max_output_length": 100_000}
 # How clients behave, and the model that they ask for: one for each kind of backend and of framing.
 FLOODS = [
     ("mute", "flood"),

@@ -23,10 +23,10 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from tests.e2e.attacks.test_backend_flood import SIZES
-from tests.e2e.streams.test_memory import UNLIMITED, megabytes
+from tests.e2e.attacks.helpers import SIZES
+from tests.e2e.process_memory import megabytes
 from tests.e2e.waiting import until
-from tests.harness.live_server import LiveServer, live_server
+from tests.harness.live_server import UNLIMITED, LiveServer, live_server
 from tests.inference.backends.upstreams.hostile.answers import ATTACKS
 from tests.inference.backends.upstreams.hostile.server import hostile_upstream
 from tests.inference.catalog.factories import deploy, make_backend, make_model

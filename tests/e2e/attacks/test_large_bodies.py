@@ -16,7 +16,7 @@ import pytest
 
 from billing.models import Reservation
 from organization.models import Organization, Project
-from tests.e2e.streams.test_memory import megabytes
+from tests.e2e.process_memory import megabytes
 from tests.factories import make_admin_key
 from tests.harness.live_server import LiveServer, live_server
 from tests.inference.customer import Gateway, question

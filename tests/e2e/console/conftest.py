@@ -15,11 +15,11 @@ from pytest_django import DjangoDbBlocker
 from tests.e2e.console.driver import CHROMIUM, Console, browser
 from tests.e2e.console.site import Site
 from tests.e2e.console.world import build_world, make_requests
+from tests.harness.isolation.table_reset import tables
 from tests.harness.ledger_checks import decide_everything
 from tests.harness.live_server import ROOT, live_server
-from tests.harness.run_directory import first_of_the_workers, run_directory
 from tests.harness.services import environment_of_process
-from tests.harness.table_reset import tables
+from tests.harness.workers import first_of_the_workers, run_directory
 
 
 @pytest.fixture(scope="package")
@@ -54,7 +54,7 @@ def site(shared_database: None) -> Iterator[Site]:
     if CHROMIUM is None:
         pytest.skip("there is no chromium on PATH")
     with first_of_the_workers(run_directory() / "site") as is_first:
-        assert is_first, "all tests of the console are for one worker: see `scheduling`"
+        assert is_first, "all tests of the console are for one worker: see `harness.workers`"
     with pytest.MonkeyPatch.context() as patch:
         environment = {**environment_of_process(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
         environment["GATEWAY_STATIC_ROOT"] = str(collected_files(environment))

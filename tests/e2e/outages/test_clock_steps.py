@@ -12,7 +12,7 @@ from billing.money import Quantities, cost
 from tests.e2e.streams.reader import SHORT_LEASES, Reader, is_complete
 from tests.harness.live_server import live_server
 from tests.inference.customer import Gateway, records
-from tests.inference.serving.test_outcomes import PRICE
+from tests.inference.serving.expected_usage import PRICE
 
 STREAMS = 4
 

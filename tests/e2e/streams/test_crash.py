@@ -29,7 +29,7 @@ from billing.money import Quantities, cost
 from tests.harness.ledger_checks import assert_books_balance
 from tests.harness.live_server import ROOT, free_port
 from tests.inference.customer import Gateway, question, records
-from tests.inference.serving.test_outcomes import PRICE
+from tests.inference.serving.expected_usage import PRICE
 
 KILLS = int(os.environ.get("CHAT_KILLS", "12"))
 CLIENTS = 20

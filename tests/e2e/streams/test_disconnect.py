@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from billing.models import Reservation
 from billing.money import cost
+from tests.e2e.streams.raw_request import request_bytes
 from tests.e2e.waiting import until
 from tests.harness.live_server import LiveServer, live_server
 from tests.inference.backends.upstreams.faulty.server import Exchange, FaultyUpstream, upstream_in_thread
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import COLUMNS, Gateway, question
-from tests.inference.serving.test_outcomes import PRICE, observed, reported
+from tests.inference.customer import COLUMNS, Gateway
+from tests.inference.serving.expected_usage import PRICE, observed, reported
 
 # For every byte: HANG_UP_EVERY=1 python -m pytest tests/e2e/streams/test_disconnect.py
 EVERY = int(os.environ.get("HANG_UP_EVERY", "37"))
@@ -34,15 +33,6 @@ def serving(gateway: Gateway, environment: dict[str, str]) -> Iterator[tuple[Liv
         for name in (STEADY, *(f"hang_midstream?tokens={words}" for words in range(WORDS))):
             deploy(make_model(name.replace("?", ":"), **COLUMNS), backend, name)
         yield running, upstream
-
-
-def request_bytes(gateway: Gateway, model: str, **fields: Any) -> bytes:
-    body = json.dumps(question(model, stream=True, **fields)).encode()
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {gateway.value}\r\n"
-    )
-    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
 
 
 async def read_and_leave(port: int, request: bytes, *, bytes_read: int = 0, words_read: int = 0) -> str:

@@ -16,25 +16,20 @@ import aiohttp
 import pytest
 
 from billing.models import Reservation
-from tests.e2e.streams.test_disconnect import request_bytes
+from tests.e2e.process_memory import megabytes
+from tests.e2e.streams.raw_request import request_bytes
 from tests.e2e.waiting import until
-from tests.harness.live_server import LiveServer, live_server
+from tests.harness.live_server import UNLIMITED, LiveServer, live_server
 from tests.inference.customer import Gateway, question
 
 STREAMS = int(os.environ.get("CHAT_STREAMS", "300"))
 WORDS = int(os.environ.get("CHAT_WORDS", "80"))
 MUTE = 30
-UNLIMITED = {"GATEWAY_REQUESTS_PER_MINUTE": "0", "GATEWAY_CONCURRENCY": "0"}
 
 pytestmark = [
     pytest.mark.one_database,
     pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory from /proc"),
 ]
-
-
-def megabytes(running: LiveServer) -> float:
-    pages = int(Path(f"/proc/{running.process.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 async def stream_at_once(running: LiveServer, key: str, model: str, count: int) -> list[float]:

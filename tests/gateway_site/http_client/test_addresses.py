@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway_site.http_client.addresses import AddressRefused, GuardedResolver, parse_base_url
+from tests.gateway_site.http_client.helpers import FakeResolver
 
 ALLOWED = [
     ("https://api.openai.com/v1", "https://api.openai.com/v1"),
@@ -113,24 +114,16 @@ def test_a_list_of_hosts_leaves_no_other(url: Any, is_allowed: Any) -> None:
             parse_base_url(url, allowed_hosts=allowed_hosts)
 
 
-class Names:
-    def __init__(self, *addresses: str) -> None:
-        self.addresses = addresses
-
-    async def resolve(self, host: str, port: int) -> list[str]:
-        return list(self.addresses)
-
-
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254", "0.0.0.7"])
 def test_a_name_that_comes_to_mean_a_refused_address_is_not_connected(address: Any) -> None:
-    resolver = GuardedResolver(Names("10.0.0.1", address))
+    resolver = GuardedResolver(FakeResolver("10.0.0.1", address))
 
     with pytest.raises(OSError, match="refused"):
         asyncio.run(resolver.resolve("rebinding.example", 80))
 
 
 def test_a_name_in_this_network_is_resolved() -> None:
-    resolver = GuardedResolver(Names("10.0.0.1", "127.0.0.1"))
+    resolver = GuardedResolver(FakeResolver("10.0.0.1", "127.0.0.1"))
 
     assert asyncio.run(resolver.resolve("vllm.internal", 80)) == ["10.0.0.1", "127.0.0.1"]
 

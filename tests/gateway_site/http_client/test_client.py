@@ -16,7 +16,7 @@ from gateway_site.http_client.client import Client, Timeouts
 from inference.backends.base import nothing_to_mark
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.events import TextDelta
-from tests.gateway_site.http_client.test_addresses import Names
+from tests.gateway_site.http_client.helpers import FakeResolver
 from tests.harness.live_server import free_port
 from tests.inference.backends.harness import (
     CREDENTIAL,
@@ -98,7 +98,7 @@ def test_a_connection_that_does_not_come_up_in_time_was_never_dispatched() -> No
 
 
 def test_a_name_that_means_a_refused_address_by_now_was_never_dispatched() -> None:
-    resolver = GuardedResolver(Names("169.254.169.254"))
+    resolver = GuardedResolver(FakeResolver("169.254.169.254"))
 
     assert_never_dispatched(tell_at("http://rebinding.example/v1", resolver=resolver))
 

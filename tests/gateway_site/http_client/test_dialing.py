@@ -11,25 +11,12 @@ from gateway_site.api.errors import BackendUnreachable
 from gateway_site.http_client import dialing
 from gateway_site.http_client.addresses import GuardedResolver
 from gateway_site.http_client.client import Client
+from tests.gateway_site.http_client.helpers import HASTY, FakeResolver, ask
 from tests.gateway_site.http_client.raw_server import RawServer
-from tests.gateway_site.http_client.test_pool import HASTY, ask, run
-
-__all__ = ["run"]  # a fixture
-
-
-class Names:
-    def __init__(self, *addresses: str) -> None:
-        self.addresses = addresses
-        self.look_ups = 0
-
-    async def resolve(self, host: str, port: int) -> list[str]:
-        self.look_ups += 1
-        await asyncio.sleep(0.02)
-        return list(self.addresses)
 
 
 def test_a_name_is_looked_up_once_for_all_who_ask_within_some_seconds(run: Any, monkeypatch: Any) -> None:
-    names = Names("127.0.0.1")
+    names = FakeResolver("127.0.0.1")
 
     async def main() -> None:
         async with RawServer() as server, Client(HASTY, GuardedResolver(names)) as client:
@@ -47,7 +34,7 @@ def test_a_name_is_looked_up_once_for_all_who_ask_within_some_seconds(run: Any, 
 
 def test_who_leaves_a_look_up_does_not_end_it_for_the_others(run: Any) -> None:
     async def main() -> None:
-        async with RawServer() as server, Client(HASTY, GuardedResolver(Names("127.0.0.1"))) as client:
+        async with RawServer() as server, Client(HASTY, GuardedResolver(FakeResolver("127.0.0.1"))) as client:
             url = f"http://backend.example:{server.port}"
             leaving, staying = (asyncio.ensure_future(ask(client, url)) for _ in range(2))
             await asyncio.sleep(0.005)
@@ -61,7 +48,7 @@ def test_who_leaves_a_look_up_does_not_end_it_for_the_others(run: Any) -> None:
 def test_each_address_of_a_name_is_tried(run: Any) -> None:
     async def main() -> None:
         # Nobody listens on the first two.
-        names = Names("127.0.0.2", "::1", "127.0.0.1")
+        names = FakeResolver("127.0.0.2", "::1", "127.0.0.1")
         async with RawServer() as server, Client(HASTY, GuardedResolver(names)) as client:
             for _ in range(4):  # each begins with another address
                 assert await ask(client, f"http://backend.example:{server.port}", Connection="close") == b"{}"
@@ -76,7 +63,7 @@ def test_a_refused_address_is_not_connected(run: Any, host: Any, monkeypatch: An
     monkeypatch.setattr(dialing.Dialer, "_connected", None)
 
     async def main() -> None:
-        async with Client(HASTY, GuardedResolver(Names("127.0.0.1", "169.254.169.254"))) as client:
+        async with Client(HASTY, GuardedResolver(FakeResolver("127.0.0.1", "169.254.169.254"))) as client:
             with pytest.raises(BackendUnreachable):
                 await ask(client, f"http://{host}:80")
 
@@ -86,7 +73,7 @@ def test_a_refused_address_is_not_connected(run: Any, host: Any, monkeypatch: An
 @pytest.mark.parametrize("host", ["a" * 64 + ".example", "nobody.example"])
 def test_a_name_that_means_nothing_is_unreachable(run: Any, host: Any) -> None:
     async def main() -> None:
-        resolver = None if host.startswith("a") else GuardedResolver(Names())
+        resolver = None if host.startswith("a") else GuardedResolver(FakeResolver())
         async with Client(HASTY, resolver) as client:
             with pytest.raises(BackendUnreachable):
                 await ask(client, f"http://{host}:80")

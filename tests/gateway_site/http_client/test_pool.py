@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import uvloop
 
 from gateway_site.api.errors import BackendFailed, ProviderRejected
 from gateway_site.http_client import client as http
-from gateway_site.http_client.client import Client, Request, Timeouts
-from inference.backends.base import Dispatch, nothing_to_mark
+from gateway_site.http_client.client import Client
+from inference.backends.base import nothing_to_mark
+from tests.gateway_site.http_client.helpers import HASTY, STREAM, ask, request_to
 from tests.gateway_site.http_client.raw_server import WHOLE, Peer, RawServer, always_whole
-
-HASTY = Timeouts(connect=1, first_byte=2, between_bytes=2, total=5)
-STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n"
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: Any) -> Any:
-    """Runs a coroutine function on each kind of loop, and finds what it left open."""
-
-    def runs(main: Callable[[], Awaitable[Any]]) -> Any:
-        factory = uvloop.new_event_loop if request.param == "uvloop" else None
-        with asyncio.Runner(loop_factory=factory) as runner:
-            result = runner.run(_bounded(main))
-        gc.collect()  # a transport that was not closed warns when it is collected, and a warning is an error
-        return result
-
-    return runs
-
-
-async def _bounded(main: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(20):
-        return await main()
-
-
-def request_to(url: str, body: bytes = b"{}", **headers: str) -> Request:
-    return Request(
-        url=f"{url}/v1/x", body=body, headers=headers, credential="", backend="b", max_stream_bytes=10_000
-    )
-
-
-async def ask(client: Client, url: str, dispatch: Dispatch = nothing_to_mark, **options: Any) -> bytes:
-    answer = await client.post(request_to(url, **options), dispatch)
-    try:
-        return await answer.whole()
-    finally:
-        answer.close()
 
 
 def test_it_works(run: Any) -> None:

@@ -19,11 +19,8 @@ from gateway_site.api.errors import BackendUnreachable
 from gateway_site.http_client import dialing
 from gateway_site.http_client.addresses import GuardedResolver
 from gateway_site.http_client.client import Client
+from tests.gateway_site.http_client.helpers import HASTY, STREAM, FakeResolver, ask
 from tests.gateway_site.http_client.raw_server import RawServer
-from tests.gateway_site.http_client.test_dialing import Names
-from tests.gateway_site.http_client.test_pool import HASTY, STREAM, ask, run
-
-__all__ = ["run"]  # a fixture
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +116,8 @@ def assert_never_sent(run: Any, tls: ssl.SSLContext, host: str) -> None:
         dispatches += 1
 
     async def main() -> list[int]:
-        async with RawServer(tls=tls) as server, Client(HASTY, GuardedResolver(Names("127.0.0.1"))) as client:
+        resolver = GuardedResolver(FakeResolver("127.0.0.1"))
+        async with RawServer(tls=tls) as server, Client(HASTY, resolver) as client:
             with pytest.raises(BackendUnreachable):
                 await ask(client, f"https://{host}:{server.port}", dispatch)
             return server.requests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
+from gateway_site.database.row_writer import RowWriter
+from inference.activity import writer as activity_writer
+from inference.activity.trace import Trace
 from inference.models import Activity
 from organization.models import ProjectKey
 
@@ -36,3 +40,13 @@ def make_request(key: ProjectKey, *, ago: timedelta = timedelta(minutes=1), **fi
 
 def receipt_address(request: Activity) -> str:
     return reverse("admin:inference_activity_change", args=[request.pk])
+
+
+def trace(key: ProjectKey) -> Trace:
+    ended = Trace(key, "/v1/chat/completions", id=uuid.uuid4())
+    ended.ended = time.monotonic()
+    return ended
+
+
+def new_writer() -> RowWriter[Trace]:
+    return RowWriter("activity", activity_writer._insert)

@@ -19,9 +19,9 @@ from inference.activity.writer import FIRST_TOKEN_MS, daily, gains_of
 from inference.models import Activity, DailyActivity
 from organization.models import Project, ProjectKey
 from tests.factories import make_project_key
-from tests.harness.connections import close_connections
+from tests.harness.isolation.connections import close_connections
 from tests.harness.live_server import ROOT
-from tests.inference.activity.test_trace import new_writer, trace
+from tests.inference.activity.factories import new_writer, trace
 from tests.inference.customer import Gateway
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from inference.activity import writer as activity_writer
 from inference.activity.trace import Trace
 from inference.activity.writer import writer
 from inference.models import Activity
-from organization.models import ProjectKey
 from tests.factories import SOMEONE
+from tests.inference.activity.factories import new_writer, trace
 from tests.inference.customer import HELLO, Gateway
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
@@ -92,16 +91,6 @@ def test_a_stranger_leaves_no_row(gateway: Gateway) -> None:
 
 
 # --- the writer ---------------------------------------------------------------------------------------
-
-
-def trace(key: ProjectKey) -> Trace:
-    ended = Trace(key, "/v1/chat/completions", id=uuid.uuid4())
-    ended.ended = time.monotonic()
-    return ended
-
-
-def new_writer() -> RowWriter[Trace]:
-    return RowWriter("activity", activity_writer._insert)
 
 
 def test_rows_are_written_without_being_asked(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

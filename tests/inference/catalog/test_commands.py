@@ -19,9 +19,9 @@ from inference.models import Backend, CatalogModel, Deployment
 from inference.tasks import probe_backends
 from organization.models import AuditEvent
 from tests.factories import SOMEONE
+from tests.harness.commands import run, say
 from tests.harness.live_server import free_port
 from tests.inference.catalog.model_list_server import ModelListServer, model_list_server
-from tests.organization.test_commands import run, say
 
 pytestmark = pytest.mark.django_db
 

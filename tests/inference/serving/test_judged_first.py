@@ -14,7 +14,7 @@ from policies.enforcement.judging import memory
 from policies.judges.quoted import QuotedJudge
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
 from tests.inference.customer import Gateway
-from tests.inference.serving.test_policy_checks import SAID, USER, ask, publish
+from tests.inference.serving.policy_requests import SAID, USER, ask, publish
 
 JUDGE_SECONDS = 0.5
 FORBIDDEN = [{"role": "user", "content": SAID}]

@@ -14,43 +14,22 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from billing.money import Price, Quantities, cost
+from billing.money import Quantities, cost
 from gateway_site.http_client.client import Timeouts
 from inference.backends import registry
-from inference.tokenizer import LIKELY_AROUND_A_PROMPT, LIKELY_AROUND_A_TURN, LIKELY_BYTES_IN_A_TOKEN, counter
+from inference.tokenizer import LIKELY_AROUND_A_PROMPT, LIKELY_AROUND_A_TURN, LIKELY_BYTES_IN_A_TOKEN
 from tests.harness.client import Answer
 from tests.harness.error_checks import assert_error
-from tests.inference.backends.upstreams.faulty.bodies import word
 from tests.inference.backends.upstreams.faulty.server import (
     FaultyUpstream,
     upstream_in_thread,
     wait_until_closed,
 )
-from tests.inference.catalog.factories import PRICES
 from tests.inference.customer import HELLO, Gateway, records
+from tests.inference.serving.expected_usage import PRICE, UPSTREAM_PROMPT, count, observed, reported
 
 State = Reservation.State
-PRICE = Price(
-    prompt=PRICES["prompt_price_picousd"],
-    cached=PRICES["prompt_price_picousd"],
-    completion=PRICES["completion_price_picousd"],
-)
 HASTY = Timeouts(connect=1, first_byte=0.7, between_bytes=0.4, total=20)
-UPSTREAM_PROMPT = 11
-
-
-def count(text: str) -> int:
-    return counter("o200k_base")(text)
-
-
-def observed(words: int) -> Quantities:
-    """What the gateway counts for itself when so many words were seen."""
-    prompt = count(HELLO) + LIKELY_AROUND_A_TURN + LIKELY_AROUND_A_PROMPT
-    return Quantities(prompt=prompt, completion=sum(count(word(place)) for place in range(words)))
-
-
-def reported(completion: int = 5, cached: int = 0, prompt: int = UPSTREAM_PROMPT) -> Quantities:
-    return Quantities(prompt=prompt, completion=completion, cached=cached)
 
 
 @dataclass(frozen=True)

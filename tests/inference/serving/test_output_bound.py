@@ -13,7 +13,7 @@ from billing.money import Quantities, cost
 from tests.inference.backends.upstreams.faulty.bodies import word
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
 from tests.inference.customer import Gateway, records
-from tests.inference.serving.test_outcomes import PRICE, observed
+from tests.inference.serving.expected_usage import PRICE, observed
 
 BOUND = 40
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])

@@ -28,16 +28,14 @@ from policies.enforcement.judging import memory
 from policies.models import Policy, Verdict
 from policies.verdicts.writer import writer as verdicts
 from tests.factories import SOMEONE
-from tests.harness.client import Answer, exchange
+from tests.harness.client import Answer
 from tests.harness.error_checks import assert_error
-from tests.inference.customer import Gateway, closing_application
+from tests.inference.customer import Gateway
+from tests.inference.serving.policy_requests import SAID, USER, ask, publish
+from tests.policies.factories import PHRASE, RULE
 
-PHRASE = "internal only"
-SAID = f"this is internal only, friend. {'And more. ' * 50}"
-RULE = f'Does the text contain "{PHRASE}"?'
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
 FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
-USER = {"role": "user", "content": "hello"}
 
 # Where a phrase can hide in a chat request: fields beside the model.
 CHAT_HIDING_PLACES: dict[str, dict[str, Any]] = {
@@ -111,22 +109,6 @@ RESPONSES_HIDING_PLACES: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def _nothing_judged_before() -> None:
     memory.forget()
-
-
-def publish(organization: Organization, **fields: Any) -> Policy:
-    options = {"name": "Internal", "rule": RULE, "mode": "enforcing", **fields}
-    policy = services.create_policy(organization=organization, actor=SOMEONE, **options)
-    return services.publish_policy(policy=policy, actor=SOMEONE)
-
-
-def ask(gateway: Gateway, endpoint: str, **fields: Any) -> Answer:
-    body = json.dumps({"model": "echo", **fields}).encode()
-    headers = [
-        ("Authorization", f"Bearer {gateway.value}"),
-        ("Content-Type", "application/json"),
-        ("Content-Length", str(len(body))),
-    ]
-    return exchange("POST", endpoint, headers, [body], application=closing_application)
 
 
 def assert_refused(answer: Answer, policy: Policy) -> None:

@@ -19,8 +19,8 @@ from organization.audit import trail as audit
 from organization.models import AuditChainHead, AuditEvent, AuditLink, Organization
 from organization.tasks import verify_audit_trail
 from tests.factories import SOMEONE
-from tests.harness.connections import close_connections
-from tests.harness.table_reset import _nothing_refused
+from tests.harness.isolation.connections import close_connections
+from tests.harness.isolation.table_reset import _nothing_refused
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -16,7 +16,7 @@ from organization.models import Organization, Project
 from policies.models import DailyVerdicts, Policy, PolicyVersion, Verdict
 from policies.verdicts import records, writer
 from policies.verdicts.writer import daily
-from tests.harness.connections import close_connections
+from tests.harness.isolation.connections import close_connections
 from tests.policies.factories import make_published
 
 pytestmark = pytest.mark.django_db

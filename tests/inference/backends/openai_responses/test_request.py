@@ -32,8 +32,8 @@ from inference.events import (
 )
 from inference.models import Backend
 from organization.audit.trail import Actor
+from tests.harness.commands import run
 from tests.inference.backends.harness import hello
-from tests.organization.test_commands import run
 
 
 def body_of(server: str = "openai", **changes: Any) -> dict[str, Any]:
