@@ -19,7 +19,7 @@ async def nothing_to_mark() -> None:
     """The Dispatch of a request whose hold is marked already, and of tests."""
 
 
-class Backend(Protocol):
+class InferenceBackend(Protocol):
     # Names of `inference.events.Option`. A prompt that uses one is refused with 501 before anything is
     # reserved; `generate` may rely on not seeing them.
     lacks: frozenset[str]

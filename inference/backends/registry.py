@@ -17,13 +17,13 @@ from gateway_site.http_client.addresses import AddressRefused, BaseUrl, parse_ba
 from gateway_site.http_client.client import Client, Timeouts
 from inference import tokenizer
 from inference.backends.anthropic.backend import AnthropicBackend
-from inference.backends.base import Backend
+from inference.backends.base import InferenceBackend
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.backends.openai_responses.backend import OpenAIResponsesBackend
 from inference.backends.simulator.backend import SimulatorBackend
 from inference.catalog import credentials_vault
 from inference.catalog.credentials_vault import CredentialUnreadable
-from inference.models import Backend as BackendRow
+from inference.models import Backend
 
 SIMULATOR_VOCABULARY = "o200k_base"
 
@@ -32,7 +32,7 @@ class BackendMisconfigured(Exception):
     """Why a row cannot become a backend, for an operator. Never holds the credential."""
 
 
-def _openai(row: BackendRow) -> Backend:
+def _openai(row: Backend) -> InferenceBackend:
     speaks = OpenAIResponsesBackend if row.options.get("api") == "responses" else OpenAIBackend
     return speaks(
         client,
@@ -44,7 +44,7 @@ def _openai(row: BackendRow) -> Backend:
     )
 
 
-def _anthropic(row: BackendRow) -> Backend:
+def _anthropic(row: Backend) -> InferenceBackend:
     return AnthropicBackend(
         client,
         name=row.name,
@@ -55,27 +55,27 @@ def _anthropic(row: BackendRow) -> Backend:
     )
 
 
-def _simulator(row: BackendRow) -> Backend:
+def _simulator(row: Backend) -> InferenceBackend:
     return SimulatorBackend(tokenizer.counter(SIMULATOR_VOCABULARY))
 
 
-KINDS: dict[str, Callable[[BackendRow], Backend]] = {
-    BackendRow.Kind.OPENAI: _openai,
-    BackendRow.Kind.ANTHROPIC: _anthropic,
-    BackendRow.Kind.SIMULATOR: _simulator,
+KINDS: dict[str, Callable[[Backend], InferenceBackend]] = {
+    Backend.Kind.OPENAI: _openai,
+    Backend.Kind.ANTHROPIC: _anthropic,
+    Backend.Kind.SIMULATOR: _simulator,
 }
 
 
-def base_url_of(row: BackendRow) -> BaseUrl:
+def base_url_of(row: Backend) -> BaseUrl:
     """The row's address, checked again: the list of hosts may have changed since it was saved."""
     return parse_base_url(row.base_url, allowed_hosts=settings.GATEWAY_BACKEND_HOSTS)
 
 
-def credential_of(row: BackendRow) -> str:
+def credential_of(row: Backend) -> str:
     return credentials_vault.unseal(row.credential_ciphertext) if row.credential_ciphertext else ""
 
 
-def live(row: BackendRow) -> Backend:
+def live(row: Backend) -> InferenceBackend:
     """The object of this row, or BackendMisconfigured. Callable from any thread."""
     ciphertext = bytes(row.credential_ciphertext) if row.credential_ciphertext else None
     fingerprint = (row.name, row.kind, row.base_url, ciphertext, repr(sorted(row.options.items())))
@@ -86,7 +86,7 @@ def live(row: BackendRow) -> Backend:
         return kept[1]
 
 
-def _make(row: BackendRow) -> Backend:
+def _make(row: Backend) -> InferenceBackend:
     try:
         return KINDS[row.kind](row)
     except (AddressRefused, CredentialUnreadable, ValueError, TypeError, KeyError) as problem:
@@ -102,4 +102,4 @@ client = Client(
     )
 )
 _lock = threading.Lock()
-_made: dict[int, tuple[tuple[Any, ...], Backend]] = {}
+_made: dict[int, tuple[tuple[Any, ...], InferenceBackend]] = {}

@@ -20,7 +20,7 @@ from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, Permissio
 from gateway_site.database.off_loop import off_loop
 from gateway_site.database.single_flight_cache import SingleFlightCache
 from inference.backends import registry
-from inference.backends.base import Backend
+from inference.backends.base import InferenceBackend
 from inference.backends.registry import BackendMisconfigured
 from inference.models import CatalogModel, Deployment, PassedCheck
 from organization.models import ProjectKey
@@ -36,7 +36,7 @@ class Target:
 
     deployment_id: int
     name: str  # for activity records
-    backend: Backend
+    backend: InferenceBackend
     model: str  # the model's id on that backend
 
 

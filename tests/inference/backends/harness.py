@@ -12,7 +12,7 @@ from gateway_site.api.errors import BackendError
 from gateway_site.http_client.addresses import parse_base_url
 from gateway_site.http_client.client import Client, Timeouts
 from inference.backends.anthropic.backend import AnthropicBackend
-from inference.backends.base import Backend
+from inference.backends.base import InferenceBackend
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.events import Event, Finish, Prompt, ReasoningDelta, TextDelta, Turn, Usage
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream
@@ -20,7 +20,7 @@ from tests.inference.backends.upstreams.faulty.server import FaultyUpstream
 CREDENTIAL = "sk-secret-0123456789abcdef"
 HASTY = Timeouts(connect=2, first_byte=1, between_bytes=1, total=20)
 
-Make = Callable[[Client, FaultyUpstream], Backend]
+Make = Callable[[Client, FaultyUpstream], InferenceBackend]
 
 
 @dataclass
@@ -88,7 +88,7 @@ def tell(
     return asyncio.run(run())
 
 
-async def tell_into(told: Told, backend: Backend, model: str, prompt: Prompt) -> None:
+async def tell_into(told: Told, backend: InferenceBackend, model: str, prompt: Prompt) -> None:
     async def dispatch() -> None:
         told.dispatches += 1
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway_site.api.errors import ProviderRejected, UnsupportedOption
 from inference import tokenizer
-from inference.backends.base import Backend, require_options
+from inference.backends.base import InferenceBackend, require_options
 from inference.backends.simulator.backend import SimulatorBackend
 from inference.dialects.chat.fold import ChatFold
 from inference.dialects.chat.response import ChatCompletion
@@ -42,7 +42,7 @@ def test_it_works() -> None:
 
 
 def test_it_is_a_backend() -> None:
-    backend: Backend = SimulatorBackend(count_words)
+    backend: InferenceBackend = SimulatorBackend(count_words)
 
     assert backend.lacks
 
