@@ -13,7 +13,7 @@ from django.db import transaction
 from billing.money import parse_price, parse_usd
 from billing.services import grant_credit
 from gateway_site.quickstart import llama_server
-from inference.backends.registry import SIMULATOR_VOCABULARY
+from inference.backends.kinds import SIMULATOR_VOCABULARY
 from inference.catalog import services as inference_services
 from inference.models import Backend, CatalogModel
 from organization import services
@@ -90,9 +90,7 @@ def prepare_models(*, local_base_url: str) -> str:
     """
     actor = Actor.command("quickstart")
     with transaction.atomic():
-        simulator, _ = inference_services.save_backend(
-            name=SIMULATOR, kind=Backend.Kind.SIMULATOR, actor=actor
-        )
+        simulator, _ = inference_services.save_backend(name=SIMULATOR, kind="simulator", actor=actor)
         for name in SIMULATED:
             _register(simulator, f"{SIMULATOR}/{name}", {"tokenizer": SIMULATOR_VOCABULARY}, actor)
         if not local_base_url:
@@ -100,7 +98,7 @@ def prepare_models(*, local_base_url: str) -> str:
             return SIMULATED_MODEL
         local, _ = inference_services.save_backend(
             name=LOCAL,
-            kind=Backend.Kind.OPENAI,
+            kind="openai",
             base_url=local_base_url,
             options={"server": "llama.cpp"},
             is_enabled=True,
@@ -120,7 +118,7 @@ def _register(backend: Backend, model_id: str, columns: Mapping[str, Any], actor
 
 
 def _switch_off_local(actor: Actor) -> None:
-    existing = Backend.objects.filter(name=LOCAL, kind=Backend.Kind.OPENAI).first()
+    existing = Backend.objects.filter(name=LOCAL, kind="openai").first()
     if existing is not None:
         inference_services.save_backend(
             name=LOCAL, kind=existing.kind, base_url=existing.base_url, is_enabled=False, actor=actor

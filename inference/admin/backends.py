@@ -8,12 +8,13 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from gateway_site.console.kit.model_admin import ActionForm, ModelAdmin, TextInput, confirmed, display
 from gateway_site.console.kit.timestamps import timestamp
-from inference.admin.forms import BackendForm
+from inference.admin.backend_form import BackendForm, option_fields
+from inference.backends.kinds import KINDS, label_of
 from inference.catalog import services
 from inference.catalog.model_import import import_models
 from inference.catalog.probes import probe
@@ -46,7 +47,7 @@ def tell(backend: Backend, given: dict[str, Any]) -> list[tuple[str, Any]]:
     alone = list(only_here(backend).values_list("pk", flat=True)[: MOST_MODELS + 1])
     shown = ", ".join(alone[:MOST_MODELS]) + (" and more" if len(alone) > MOST_MODELS else "")
     return [
-        ("Kind", backend.get_kind_display()),
+        ("Kind", label_of(backend.kind)),
         ("Address", backend.base_url or "none"),
         ("Models with a place here", backend.deployments.filter(is_enabled=True).count()),
         ("Models that have no other place", shown or "none"),
@@ -60,6 +61,19 @@ def _probe(backend: Backend) -> SafeString:
     return format_html('{}<span class="under">{}</span>', timestamp(backend.probed_at), backend.probe_problem)
 
 
+class KindFilter(admin.SimpleListFilter):
+    """The kinds of the table, by their labels."""
+
+    title = "kind"
+    parameter_name = "kind__exact"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, kind.label) for name, kind in KINDS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Backend]) -> QuerySet[Backend]:
+        return queryset.filter(kind=self.value()) if self.value() else queryset
+
+
 @admin.register(Backend)
 class BackendAdmin(ModelAdmin):
     """Where models are. The credential goes in and never comes out."""
@@ -70,8 +84,17 @@ class BackendAdmin(ModelAdmin):
     first_step = "Add one here or with this command, then import its models."
     first_command = "python manage.py add_backend NAME --kind openai --base-url URL"
     form = BackendForm
-    list_display = ["name", "kind", "address", "state", "health", "places", "credential_state", "probed"]
-    list_filter = ["kind", "is_enabled"]
+    list_display = [
+        "name",
+        "kind_label",
+        "address",
+        "state",
+        "health",
+        "places",
+        "credential_state",
+        "probed",
+    ]
+    list_filter = [KindFilter, "is_enabled"]
     search_fields = ["name", "base_url"]
     ordering = ["name"]
     readonly_fields = ["credential_state", "created", "probed"]
@@ -81,15 +104,18 @@ class BackendAdmin(ModelAdmin):
         found: QuerySet[Backend] = super().get_queryset(request)
         return found.annotate(place_count=Count("deployments", filter=Q(deployments__is_enabled=True)))
 
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = type("BackendForm", (BackendForm,), option_fields())
+        return super().get_form(request, obj, change, **{"form": form, **kwargs})
+
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        fields = ["name", "kind", "base_url", "options"]
+        written = ["name", "kind", "base_url", *option_fields(), "credential"]
         if obj is None:
-            return [*fields, "credential"]
-        # What is only ever written is nothing to look at.
-        written = (
-            ["credential", "removes_credential", "seen"] if self.has_change_permission(request, obj) else []
-        )
-        return [*fields, *written, "is_enabled", *self.readonly_fields]
+            return written
+        if self.has_change_permission(request, obj):
+            return [*written, "removes_credential", "seen", "is_enabled", *self.readonly_fields]
+        # What is only ever written is nothing to look at; options are shown in words.
+        return ["name", "kind_label", "base_url", "option_values", "is_enabled", *self.readonly_fields]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         # The name is how commands and activity records know it.
@@ -102,13 +128,25 @@ class BackendAdmin(ModelAdmin):
             kind=given["kind"],
             base_url=given["base_url"],
             credential="" if given.get("removes_credential") else given["credential"] or None,
-            options=given["options"] or {},
+            options=form.cleaned_options,
             is_enabled=given.get("is_enabled"),
             actor=Actor.staff(request.user),
         )
         obj.pk = saved.pk
 
     # --- columns -------------------------------------------------------------------------------------
+
+    @display(description="Kind", ordering="kind")
+    def kind_label(self, backend: Backend) -> str:
+        return label_of(backend.kind)
+
+    @display(description="Options")
+    def option_values(self, backend: Backend) -> SafeString:
+        shown = [
+            (name, ", ".join(value) if isinstance(value, list) else value)
+            for name, value in backend.options.items()
+        ]
+        return format_html_join("", "<div>{}: {}</div>", shown) or format_html("{}", "none")
 
     @display(description="Address", ordering="base_url")
     def address(self, backend: Backend) -> str:
@@ -118,7 +156,7 @@ class BackendAdmin(ModelAdmin):
     def credential_state(self, backend: Backend) -> str:
         if backend.credential_ciphertext is not None:
             return "set"
-        return "none needed" if backend.kind == Backend.Kind.SIMULATOR else "not set"
+        return "not set" if backend.kind not in KINDS or KINDS[backend.kind].has_credential else "none needed"
 
     @display(description="State", label={"on": "success", "off": "danger"}, ordering="is_enabled")
     def state(self, backend: Backend) -> str:
@@ -164,7 +202,7 @@ class BackendAdmin(ModelAdmin):
         "price, so nothing is served before somebody decides. Those that are there are left alone.",
         icon="sync",
         facts=tell,
-        applies=lambda backend: backend.kind != Backend.Kind.SIMULATOR,
+        applies=lambda backend: backend.kind in KINDS and KINDS[backend.kind].has_model_list,
         form=ImportForm,
         one_at_a_time=True,
     )

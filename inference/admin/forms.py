@@ -1,52 +1,15 @@
-"""What an operator may write about backends and models, checked field by field."""
+"""What an operator may write about models and their deployments, checked field by field."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django import forms
-from django.conf import settings
 
 from billing.money import parse_price, price_text
-from gateway_site.console.kit.model_admin import (
-    Checkbox,
-    CheckboxSelectMultiple,
-    OptimisticLockForm,
-    PasswordInput,
-    TextInput,
-)
-from gateway_site.http_client.addresses import AddressRefused, parse_base_url
+from gateway_site.console.kit.model_admin import CheckboxSelectMultiple, OptimisticLockForm, TextInput
 from inference.catalog.services import MODALITIES, PRICES
-from inference.models import Backend, CatalogModel, Deployment
-
-
-class BackendForm(OptimisticLockForm):
-    credential = forms.CharField(
-        label="API key",
-        required=False,
-        # Never rendered back, whatever was typed.
-        widget=PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="Stored encrypted and never shown. Empty: as it is.",
-    )
-    removes_credential = forms.BooleanField(label="Remove the API key", required=False, widget=Checkbox)
-
-    class Meta:
-        model = Backend
-        fields = ["name", "kind", "base_url", "options", "is_enabled"]
-        labels = {"base_url": "Address", "is_enabled": "Switched on"}
-
-    def state(self) -> Any:
-        return {**super().state(), "credential": self.instance.credential_ciphertext}
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
-        if cleaned.get("kind") == Backend.Kind.SIMULATOR:
-            return cleaned
-        try:
-            parse_base_url(cleaned.get("base_url", ""), allowed_hosts=settings.GATEWAY_BACKEND_HOSTS)
-        except AddressRefused as problem:
-            self.add_error("base_url", str(problem))
-        return cleaned
+from inference.models import CatalogModel, Deployment
 
 
 class DeploymentForm(forms.ModelForm):
@@ -88,7 +51,9 @@ class WordsField(forms.CharField):
     """A list of words, separated by commas."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(required=False, widget=TextInput, help_text="Words, separated by commas.", **options)
+        words = "Words, separated by commas."
+        options["help_text"] = f"{options['help_text']} {words}" if "help_text" in options else words
+        super().__init__(required=False, widget=TextInput, **options)
 
     def prepare_value(self, value: Any) -> Any:
         return ", ".join(value) if isinstance(value, list) else value

@@ -1,5 +1,5 @@
 """
-What a backend is: one attribute and one method.
+What a backend is: the protocol that every kind of backend implements.
 
 A backend object stands for one address with its credentials. It is shared by all requests of a process,
 so `generate` keeps what belongs to a request in its own frame.
@@ -7,12 +7,16 @@ so `generate` keeps what belongs to a request in its own frame.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
 from gateway_site.api.errors import UnsupportedOption
 from gateway_site.http_client.client import Dispatch
+from inference.backends.model_list import UpstreamModel
 from inference.events import Event, Prompt
+
+# Encodes a body as JSON, off the event loop where it is large.
+EncodeBody = Callable[[Mapping[str, Any]], Awaitable[bytes]]
 
 
 async def nothing_to_mark() -> None:
@@ -20,6 +24,8 @@ async def nothing_to_mark() -> None:
 
 
 class InferenceBackend(Protocol):
+    """What the gateway asks of a backend. Subclass it: only `lacks` and `generate` have no default."""
+
     # Names of `inference.events.Option`. A prompt that uses one is refused with 501 before anything is
     # reserved; `generate` may rely on not seeing them.
     lacks: frozenset[str]
@@ -44,6 +50,23 @@ class InferenceBackend(Protocol):
           generates is money. So no `yield` inside a `TaskGroup` or `timeout`, and no shielding.
         """
         ...
+
+    async def list_models(self) -> list[UpstreamModel]:
+        """
+        The models that the backend says it has, or ModelListFailed. Probes ask it as a health check.
+
+        Empty for a backend without a list, whose kind then says so (`has_model_list`).
+        """
+        return []
+
+    async def count_tokens(self, body: Mapping[str, Any], encode: EncodeBody) -> int | None:
+        """
+        Input tokens of a Messages-shaped body as the backend counts them; None where it cannot count.
+
+        Generates nothing. Errors are BackendError; the caller falls back to its own count, except
+        after ProviderRejected.
+        """
+        return None
 
 
 def require_options(prompt: Prompt, lacks: frozenset[str]) -> None:

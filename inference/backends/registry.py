@@ -8,62 +8,23 @@ closed by their idle time. A request that still runs on an old object ends on it
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 
 from gateway_site.http_client.addresses import AddressRefused, BaseUrl, parse_base_url
 from gateway_site.http_client.client import Client, Timeouts
-from inference import tokenizer
-from inference.backends.anthropic.backend import AnthropicBackend
 from inference.backends.base import InferenceBackend
-from inference.backends.openai_chat.backend import OpenAIBackend
-from inference.backends.openai_responses.backend import OpenAIResponsesBackend
-from inference.backends.simulator.backend import SimulatorBackend
+from inference.backends.kinds import KINDS, BackendConfig, BackendKind
 from inference.catalog import credentials_vault
 from inference.catalog.credentials_vault import CredentialUnreadable
 from inference.models import Backend
 
-SIMULATOR_VOCABULARY = "o200k_base"
+NO_ADDRESS = BaseUrl(text="", host="")
 
 
 class BackendMisconfigured(Exception):
     """Why a row cannot become a backend, for an operator. Never holds the credential."""
-
-
-def _openai(row: Backend) -> InferenceBackend:
-    speaks = OpenAIResponsesBackend if row.options.get("api") == "responses" else OpenAIBackend
-    return speaks(
-        client,
-        name=row.name,
-        base_url=base_url_of(row),
-        api_key=credential_of(row),
-        server=row.options.get("server", "other"),
-        lacks=row.options.get("lacks", ()),
-    )
-
-
-def _anthropic(row: Backend) -> InferenceBackend:
-    return AnthropicBackend(
-        client,
-        name=row.name,
-        base_url=base_url_of(row),
-        api_key=credential_of(row),
-        thinking=row.options.get("thinking", "budget"),
-        lacks=row.options.get("lacks", ()),
-    )
-
-
-def _simulator(row: Backend) -> InferenceBackend:
-    return SimulatorBackend(tokenizer.counter(SIMULATOR_VOCABULARY))
-
-
-KINDS: dict[str, Callable[[Backend], InferenceBackend]] = {
-    Backend.Kind.OPENAI: _openai,
-    Backend.Kind.ANTHROPIC: _anthropic,
-    Backend.Kind.SIMULATOR: _simulator,
-}
 
 
 def base_url_of(row: Backend) -> BaseUrl:
@@ -75,7 +36,7 @@ def credential_of(row: Backend) -> str:
     return credentials_vault.unseal(row.credential_ciphertext) if row.credential_ciphertext else ""
 
 
-def live(row: Backend) -> InferenceBackend:
+def backend_for(row: Backend) -> InferenceBackend:
     """The object of this row, or BackendMisconfigured. Callable from any thread."""
     ciphertext = bytes(row.credential_ciphertext) if row.credential_ciphertext else None
     fingerprint = (row.name, row.kind, row.base_url, ciphertext, repr(sorted(row.options.items())))
@@ -87,10 +48,25 @@ def live(row: Backend) -> InferenceBackend:
 
 
 def _make(row: Backend) -> InferenceBackend:
+    kind = KINDS.get(row.kind)
+    if kind is None:
+        raise BackendMisconfigured(f"There is no kind of backend named {row.kind!r}.")
     try:
-        return KINDS[row.kind](row)
+        return kind.make(_config_of(row, kind))
     except (AddressRefused, CredentialUnreadable, ValueError, TypeError, KeyError) as problem:
         raise BackendMisconfigured(str(problem)) from None
+
+
+def _config_of(row: Backend, kind: BackendKind) -> BackendConfig:
+    return BackendConfig(
+        client=client,
+        name=row.name,
+        base_url=base_url_of(row) if kind.has_address else NO_ADDRESS,
+        api_key=credential_of(row) if kind.has_credential else "",
+        options={
+            option.name: row.options[option.name] for option in kind.options if option.name in row.options
+        },
+    )
 
 
 client = Client(

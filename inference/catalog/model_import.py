@@ -9,8 +9,10 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from gateway_site.api.errors import Conflict, InvalidRequest
+from inference.backends.kinds import KINDS, label_of
+from inference.backends.model_list import ModelListFailed, UpstreamModel
+from inference.backends.registry import BackendMisconfigured, backend_for
 from inference.catalog import services
-from inference.catalog.upstream_models import UpstreamModel, UpstreamTrouble, fetch_models
 from inference.models import Backend, CatalogModel
 from organization.audit.trail import Actor
 
@@ -24,11 +26,11 @@ def import_models(
     `changes` are the columns of new models. One that is there may be another backend's, or have been set up
     by hand: it is left alone.
     """
-    if backend.kind == Backend.Kind.SIMULATOR:
-        raise InvalidRequest("A simulator has no list of models.")
+    if backend.kind in KINDS and not KINDS[backend.kind].has_model_list:
+        raise InvalidRequest(f"A {label_of(backend.kind).lower()} has no list of models.")
     try:
-        found = async_to_sync(fetch_models)(backend)
-    except UpstreamTrouble as problem:
+        found = async_to_sync(backend_for(backend).list_models)()
+    except (BackendMisconfigured, ModelListFailed) as problem:
         raise Conflict(f"{backend.name}: {problem}") from None
     outcome: dict[str, list[str]] = {"added": [], "present": [], "skipped": []}
     for model in found:

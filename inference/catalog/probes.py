@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
-from inference.backends.registry import BackendMisconfigured, live
-from inference.catalog.upstream_models import UpstreamTrouble, fetch_models
+from inference.backends.model_list import ModelListFailed
+from inference.backends.registry import BackendMisconfigured, backend_for
 from inference.models import Backend
 
 AT_ONCE = 16
@@ -44,9 +44,7 @@ async def _ask_all(backends: list[Backend]) -> list[Finding]:
 
 async def _problem_of(backend: Backend) -> str:
     try:
-        live(backend)  # what would keep it from being called at all
-        if backend.kind != Backend.Kind.SIMULATOR:
-            await fetch_models(backend)
-    except (BackendMisconfigured, UpstreamTrouble) as problem:
+        await backend_for(backend).list_models()
+    except (BackendMisconfigured, ModelListFailed) as problem:
         return str(problem)
     return ""

@@ -154,7 +154,7 @@ def _target(deployment: Deployment) -> Target:
     return Target(
         deployment_id=deployment.pk,
         name=f"{backend.name}/{deployment.upstream_id}",
-        backend=registry.live(backend),
+        backend=registry.backend_for(backend),
         model=deployment.upstream_id,
     )
 

@@ -16,7 +16,7 @@ from billing.money import MAX_NANOUSD, price_text
 from gateway_site.api.errors import InvalidRequest, NotFound
 from gateway_site.http_client.addresses import AddressRefused, parse_base_url
 from inference.backends.credentials import checked_credential
-from inference.backends.openai_chat.request import SERVERS
+from inference.backends.kinds import KINDS, BackendKind
 from inference.catalog import credentials_vault, served_models
 from inference.catalog.credentials_vault import CredentialUnreadable
 from inference.models import MODEL_ID_LENGTH, Backend, CatalogModel, Deployment, PassedCheck
@@ -38,13 +38,6 @@ PRICES = {
 UNNAMED_PRICES = {"request_price_picousd": 0, "image_price_picousd": 0}
 MAX_LENGTH = 2**31 - 1
 DEFAULT_OUTPUT_LENGTH = 4096
-BACKEND_OPTIONS = {
-    "openai": {"server", "api", "lacks"},
-    "anthropic": {"thinking", "lacks"},
-    "simulator": set(),
-}
-# Which of its two an `openai` backend is asked through.
-APIS = ("chat", "responses")
 
 
 def save_backend(
@@ -64,16 +57,16 @@ def save_backend(
     """
     if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(f"A backend's name has 1 to {NAME_LENGTH} characters.", param="name")
-    if kind not in Backend.Kind.values:
-        raise InvalidRequest(f"The kind must be one of {', '.join(Backend.Kind.values)}.", param="kind")
-    address = _checked_address(kind, base_url)
+    if kind not in KINDS:
+        raise InvalidRequest(f"The kind must be one of {', '.join(KINDS)}.", param="kind")
+    address = _checked_address(KINDS[kind], base_url)
     with transaction.atomic():
         backend, is_new = Backend.objects.get_or_create(
             name=name, defaults={"kind": kind, "base_url": address}
         )
         changes: dict[str, Any] = {"kind": kind, "base_url": address}
         if options is not None:
-            changes["options"] = _checked_options(kind, options)
+            changes["options"] = _checked_options(KINDS[kind], options)
         if is_enabled is not None:
             changes["is_enabled"] = is_enabled
         if credential is not None:
@@ -204,10 +197,10 @@ def _place(deployment: Deployment) -> dict[str, str]:
     }
 
 
-def _checked_address(kind: str, base_url: str) -> str:
-    if kind == Backend.Kind.SIMULATOR:
+def _checked_address(kind: BackendKind, base_url: str) -> str:
+    if not kind.has_address:
         if base_url:
-            raise InvalidRequest("A simulator has no address.", param="base_url")
+            raise InvalidRequest(f"A {kind.label.lower()} has no address.", param="base_url")
         return ""
     try:
         address = str(parse_base_url(base_url, allowed_hosts=settings.GATEWAY_BACKEND_HOSTS))
@@ -223,19 +216,11 @@ def _origin(address: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc
 
 
-def _checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(options) - BACKEND_OPTIONS[kind])
-    if unknown:
-        raise InvalidRequest(f"A backend of this kind has no option {unknown[0]!r}.", param="options")
-    if options.get("server", "other") not in SERVERS:
-        raise InvalidRequest(f"The server must be one of {', '.join(SERVERS)}.", param="options")
-    if options.get("api", "chat") not in APIS:
-        raise InvalidRequest(f"The api must be one of {', '.join(APIS)}.", param="options")
-    if options.get("thinking", "budget") not in ("budget", "adaptive"):
-        raise InvalidRequest("thinking must be budget or adaptive.", param="options")
-    lacks = options.get("lacks", [])
-    if not isinstance(lacks, list) or not all(isinstance(each, str) for each in lacks):
-        raise InvalidRequest("lacks must be a list of names.", param="options")
+def _checked_options(kind: BackendKind, options: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        kind.check_options(options)
+    except ValueError as problem:
+        raise InvalidRequest(str(problem), param="options") from None
     return dict(options)
 
 

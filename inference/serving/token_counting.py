@@ -10,18 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from gateway_site.api.errors import BackendError, ProviderRejected
-from gateway_site.database.off_loop import off_loop
 from inference import tokenizer
-from inference.backends import registry
-from inference.backends.anthropic.backend import AnthropicBackend
-from inference.backends.openai_chat.backend import OpenAIBackend
+from inference.backends.conversation import encoded
 from inference.catalog import served_models
 from inference.catalog.served_models import Target
 from inference.dialects.messages.parse import CountCall
-from inference.models import Backend as BackendRow
 from inference.serving.body_pool import SMALL, BodyWork
 from inference.tokenizer import CountTokens
 from organization.models import ProjectKey
@@ -47,7 +44,7 @@ async def count(call: CountCall, key: ProjectKey, work: BodyWork = SMALL) -> int
     """Input tokens of the call, for the model that it names, if this key's organization may use that."""
     model = await served_models.served_model(call.model, key)
     for target in model.targets:
-        counted = await _asked_of(target, call, work)
+        counted = await _count_upstream(target, call, work)
         if counted is not None:
             return counted
     counter = await tokenizer.counter_ready(model.tokenizer or USUAL_VOCABULARY)
@@ -61,42 +58,20 @@ async def count(call: CountCall, key: ProjectKey, work: BodyWork = SMALL) -> int
     )
 
 
-async def _asked_of(target: Target, call: CountCall, work: BodyWork) -> int | None:
+async def _count_upstream(target: Target, call: CountCall, work: BodyWork) -> int | None:
     """The backend's own count; None where it has none to give, now or ever."""
-    backend = await _counting(target)
-    if backend is None:
-        return None
-    request = await work.run(backend.count_request, {"model": target.model, **call.upstream})
+
+    async def encode(body: Mapping[str, Any]) -> bytes:
+        return await work.run(encoded, body)
+
     try:
         async with asyncio.timeout(BACKEND_SECONDS):
-            return await backend.count_tokens(request)
+            return await target.backend.count_tokens({"model": target.model, **call.upstream}, encode)
     except ProviderRejected:
         raise
     except (BackendError, TimeoutError) as error:
         logger.warning("%s counts no tokens: %s", target.name, error)
         return None
-
-
-async def _counting(target: Target) -> AnthropicBackend | None:
-    if isinstance(target.backend, AnthropicBackend):
-        return target.backend
-    if isinstance(target.backend, OpenAIBackend):
-        found: AnthropicBackend | None = await off_loop(_llama_cpp)(target.deployment_id)
-        return found
-    return None
-
-
-def _llama_cpp(deployment_id: int) -> AnthropicBackend | None:
-    """llama.cpp's server counts as the Messages API does, whatever its answers are asked for with."""
-    row = BackendRow.objects.filter(deployments__pk=deployment_id).first()
-    if row is None or row.options.get("server") != "llama.cpp":
-        return None
-    return AnthropicBackend(
-        registry.client,
-        name=row.name,
-        base_url=registry.base_url_of(row),
-        api_key=registry.credential_of(row),
-    )
 
 
 def count_texts(counter: CountTokens, texts: Iterable[str]) -> int:

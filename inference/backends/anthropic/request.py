@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway_site.api.errors import ProviderRejected
+from gateway_site.http_client.addresses import BaseUrl
 from gateway_site.http_client.failures import OptionNotImplemented
 from inference.events import (
     ImagePart,
@@ -27,6 +28,7 @@ from inference.events import (
     Turn,
 )
 
+VERSION = "2023-06-01"
 Thinking = Literal["budget", "adaptive"]
 
 LACKS = frozenset(
@@ -67,6 +69,21 @@ _SHARE_OF_EFFORT = {
 _ADAPTIVE_EFFORT = {"minimal": "low", "ultracode": "max"}
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)", re.IGNORECASE)
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def messages_url(base_url: BaseUrl) -> str:
+    """The path of the Messages API at an address, given with or without `/v1` at its end."""
+    return f"{str(base_url).removesuffix('/v1')}/v1/messages"
+
+
+def credential_headers(api_key: str) -> dict[str, str]:
+    version = {"anthropic-version": VERSION}
+    return {**version, "x-api-key": api_key} if api_key else version
+
+
+def messages_headers(api_key: str) -> dict[str, str]:
+    """All headers that go out beside the body of a POST."""
+    return {"Content-Type": "application/json", **credential_headers(api_key)}
 
 
 def messages_body(prompt: Prompt, *, model: str, thinking: Thinking) -> dict[str, Any]:

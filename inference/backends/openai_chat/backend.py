@@ -2,60 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from gateway_site.http_client.addresses import BaseUrl
-from gateway_site.http_client.client import Client, Request
-from inference.backends.base import Dispatch
+from inference.backends.anthropic.token_count import count_by_messages_api
+from inference.backends.base import Dispatch, EncodeBody
 from inference.backends.conversation import bounded_stream_bytes, converse, encoded
-from inference.backends.credentials import checked_credential
+from inference.backends.http_backend import HttpBackend
 from inference.backends.openai_chat.reader import ChatReader
-from inference.backends.openai_chat.request import SERVERS, chat_body, headers_for
-from inference.backends.usage import Alert, log_alert
+from inference.backends.openai_chat.request import SERVERS, chat_body, credential_headers, headers_for
+from inference.backends.usage import Alert
 from inference.events import Event, Prompt
 
 
-class OpenAIBackend:
-    """
-    One address. `server` is a key of `openai_request.SERVERS`; `lacks` are options that this deployment
-    is known not to have beyond what its kind of server has not.
-    """
+@dataclass(repr=False, eq=False, kw_only=True)
+class OpenAICompatibleBackend(HttpBackend):
+    """What both interfaces of such a server share. `server` is a key of `request.SERVERS`."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        name: str,
-        base_url: BaseUrl,
-        api_key: str = "",
-        server: str = "other",
-        lacks: Iterable[str] = (),
-        alert: Alert | None = None,
-    ) -> None:
-        self._server = SERVERS[server]
-        self.lacks = self._server.lacks | frozenset(lacks)
-        self._client = client
-        self._name = name
-        self._url = f"{base_url}/chat/completions"
-        self._credential = checked_credential(api_key)
-        self._alert = alert or log_alert(name)
-        self._headers = headers_for(self._server, api_key)
+    server: str = "other"
 
-    def __repr__(self) -> str:
-        return f"<OpenAIBackend {self._name}>"
+    def __post_init__(self, alert: Alert | None) -> None:
+        super().__post_init__(alert)
+        self._server = SERVERS[self.server]
+        self.lacks |= self._server.lacks
+        self._headers = headers_for(self._server, self.api_key)
+
+    @property
+    def models_url(self) -> str:
+        return f"{self.base_url}/models"
+
+    def credential_headers(self) -> dict[str, str]:
+        return credential_headers(self.api_key)
+
+
+class OpenAIBackend(OpenAICompatibleBackend):
+    """One address that is asked through its chat completions."""
 
     def generate(self, prompt: Prompt, *, model: str, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
-        request = Request(
-            url=self._url,
-            body=encoded(chat_body(prompt, model=model, server=self._server)),
-            headers=self._headers,
-            credential=self._credential,
-            backend=self._name,
-            max_stream_bytes=bounded_stream_bytes(prompt.output_bound * prompt.completions),
+        request = self.request(
+            f"{self.base_url}/chat/completions",
+            self._headers,
+            encoded(chat_body(prompt, model=model, server=self._server)),
+            bounded_stream_bytes(prompt.output_bound * prompt.completions),
         )
-        reader = ChatReader(
-            completions=prompt.completions,
-            alert=self._alert,
-            credential=self._credential,
-        )
-        return converse(self._client, request, reader, dispatch)
+        reader = ChatReader(completions=prompt.completions, alert=self._alert, credential=self.api_key)
+        return converse(self.client, request, reader, dispatch)
+
+    async def count_tokens(self, body: Mapping[str, Any], encode: EncodeBody) -> int | None:
+        if not self._server.counts_messages:
+            return None
+        return await count_by_messages_api(self, body, encode)

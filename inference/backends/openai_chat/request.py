@@ -56,6 +56,8 @@ class Server:
     # Whether a connection can be used again after a stream. One that is closed without a word, just as the
     # next request goes out on it, is a request whose outcome nobody knows.
     keeps_connections: bool = True
+    # Whether it counts input tokens as the Messages API does, whatever its answers are asked for with.
+    counts_messages: bool = False
     # Hints: fields that it knows and that change no answer.
     hints: frozenset[str] = frozenset()
 
@@ -86,6 +88,7 @@ SERVERS = {
         has_template_switch=True,
         has_effort=False,
         keeps_connections=False,
+        counts_messages=True,
     ),
     "ollama": Server(
         lacks=_NOWHERE
@@ -110,11 +113,14 @@ SERVERS = {
 }
 
 
+def credential_headers(api_key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
 def headers_for(server: Server, api_key: str) -> dict[str, str]:
     """All that goes out beside the body, whichever of its two interfaces the server is asked on."""
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
-    if api_key:
-        headers["Authorization"] = f"Bearer {api_key}"
+    headers |= credential_headers(api_key)
     if not server.keeps_connections:
         headers["Connection"] = "close"
     return headers

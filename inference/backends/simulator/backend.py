@@ -51,7 +51,7 @@ from gateway_site.api.errors import (
     ProviderRejected,
     UnsupportedOption,
 )
-from inference.backends.base import Dispatch
+from inference.backends.base import Dispatch, InferenceBackend
 from inference.backends.simulator.script import CountTokens, Manner, Script
 from inference.dialects.texts import texts_of
 from inference.events import Event, Finish, Prompt, Usage
@@ -84,7 +84,7 @@ _PACED = re.compile(r"paced-([0-9]{1,6})x([0-9]{1,6})")
 _SLOW = re.compile(r"fails-slow-([0-9]{1,4})")
 
 
-class SimulatorBackend:
+class SimulatorBackend(InferenceBackend):
     lacks = frozenset({"audio", "modalities", "other_input", "other_tools", "prompt_logprobs"})
 
     def __init__(

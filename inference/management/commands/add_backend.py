@@ -4,17 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from gateway_site.management.operator_command import OperatorCommand
-from inference.backends.openai_chat.request import SERVERS
+from inference.backends.kinds import KINDS, all_options, kinds_with_option
 from inference.catalog import services
 from inference.models import Backend
 from organization.audit.trail import Actor
-
-# Where nothing else is said, an `openai` backend is the one that the SDKs' own variables name.
-DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 class Command(OperatorCommand):
@@ -22,38 +18,33 @@ class Command(OperatorCommand):
 
     def add_own_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
-        parser.add_argument("--kind", required=True, choices=Backend.Kind.values)
+        parser.add_argument("--kind", required=True, choices=list(KINDS))
         parser.add_argument("--base-url", help="openai: with its /v1; without one, OPENAI_BASE_URL")
         # The key itself on a command line would be in the history and in the list of processes.
         parser.add_argument("--api-key-env", metavar="VAR", help="the environment variable with the API key")
-        parser.add_argument("--server", choices=list(SERVERS), help="what an openai backend really is")
-        parser.add_argument("--api", choices=services.APIS, help="what an openai backend is asked through")
+        for name, option in all_options().items():
+            if option.is_list:
+                parser.add_argument(f"--{name}", action="append", metavar="NAME", help=option.help)
+            else:
+                parser.add_argument(f"--{name}", choices=option.choices or None, help=option.help)
 
     def perform(
-        self,
-        *,
-        name: str,
-        kind: str,
-        base_url: str | None,
-        api_key_env: str | None,
-        server: str | None,
-        api: str | None = None,
-        **options: Any,
+        self, *, name: str, kind: str, base_url: str | None, api_key_env: str | None, **options: Any
     ) -> dict[str, Any]:
-        if server and kind != Backend.Kind.OPENAI:
-            raise CommandError("--server is for backends of the kind openai.")
-        if api and kind != Backend.Kind.OPENAI:
-            raise CommandError("--api is for backends of the kind openai.")
+        named = {option: options[option] for option in all_options() if options[option]}
+        for option in named:
+            if kind not in (kinds := kinds_with_option(option)):
+                raise CommandError(f"--{option} is for backends of the kind {' or '.join(kinds)}.")
         existing = Backend.objects.filter(name=name).first()
+        default_base_url, key_variable = KINDS[kind].default_base_url, KINDS[kind].default_key_variable
         if base_url is None and existing and existing.kind == kind:
             base_url = existing.base_url
-        elif base_url is None and kind == Backend.Kind.OPENAI:
-            base_url = settings.OPENAI_BASE_URL
+        elif base_url is None and default_base_url is not None:
+            base_url = default_base_url()
             # Only together with its address: a key must not go to whatever host was named.
-            if api_key_env is None and os.environ.get(DEFAULT_KEY_VARIABLE):
-                api_key_env = DEFAULT_KEY_VARIABLE
+            if api_key_env is None and os.environ.get(key_variable):
+                api_key_env = key_variable
         kept = existing.options if existing and existing.kind == kind else {}
-        named = {key: value for key, value in (("server", server), ("api", api)) if value}
         backend, is_new = services.save_backend(
             name=name,
             kind=kind,
@@ -73,9 +64,9 @@ class Command(OperatorCommand):
 
     def describe(self, outcome: dict[str, Any]) -> str:
         verb = "Added" if outcome["created"] else "Changed"
-        place = f" at {outcome['base_url']}" if outcome["base_url"] else ""
+        address = f" at {outcome['base_url']}" if outcome["base_url"] else ""
         key = "with an API key" if outcome["has_credential"] else "without an API key"
-        return f"{verb} backend {outcome['name']} ({outcome['kind']}){place}, {key}."
+        return f"{verb} backend {outcome['name']} ({outcome['kind']}){address}, {key}."
 
     @staticmethod
     def _credential(variable: str | None) -> str | None:

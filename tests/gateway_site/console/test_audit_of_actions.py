@@ -200,7 +200,7 @@ def test_whatever_is_made_leaves_an_entry(world: World, person: User) -> None:
         AdminKey: ("admin_key.create", {"name": "new", "organization": organization}),
         PassedCheck: ("check.pass", {"check_name": "new", "organization": organization}),
         Policy: ("policy.create", {**draft, "organization": organization}),
-        Backend: ("backend.create", {"name": "new", "kind": "simulator", "options": "{}"}),
+        Backend: ("backend.create", {"name": "new", "kind": "simulator"}),
         CatalogModel: ("model.create", model),
         User: ("user.create", {"username": "new", "role": "Billing"}),
     }

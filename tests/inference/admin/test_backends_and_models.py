@@ -22,7 +22,7 @@ from tests.inference.catalog.model_list_server import ModelListServer, model_lis
 pytestmark = pytest.mark.django_db
 
 SECRET = "sk-very-secret"
-BACKEND = {"name": "vllm", "kind": "openai", "base_url": "http://10.0.0.5:8000/v1", "options": "{}"}
+BACKEND = {"name": "vllm", "kind": "openai", "base_url": "http://10.0.0.5:8000/v1"}
 NO_PLACES = {
     "deployments-TOTAL_FORMS": "0",
     "deployments-INITIAL_FORMS": "0",
@@ -167,9 +167,9 @@ def test_a_key_does_not_follow_to_another_host(console: Client) -> None:
         ({"base_url": "http://0xa9fea9fe/"}, "Link-local and metadata addresses"),
         ({"base_url": "http://metadata.google.internal/"}, "hands out credentials"),
         ({"base_url": ""}, "http:// or https://"),
-        ({"options": '{"server": "abacus"}'}, "server must be one of"),
-        ({"options": '{"colour": "red"}'}, "no option"),
-        ({"options": "{"}, "valid JSON"),
+        ({"option_server": "abacus"}, "abacus is not one of the available choices"),
+        ({"option_thinking": "budget"}, "has no such option"),
+        ({"kind": "abacus"}, "abacus is not one of the available choices"),
         ({"credential": "two words"}, "printable ASCII without spaces"),
     ],
 )

@@ -13,8 +13,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
 from gateway_site import env
+from inference.backends import model_list
 from inference.backends.registry import credential_of
-from inference.catalog import services, upstream_models
+from inference.catalog import services
 from inference.models import Backend, CatalogModel, Deployment
 from inference.tasks import probe_backends
 from organization.models import AuditEvent
@@ -343,7 +344,7 @@ def test_a_probe_says_what_is_wrong_and_repeats_nothing(
 def test_a_list_without_end_is_not_read_to_it(
     upstream: ModelListServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_models, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(model_list, "MAX_BYTES", 1_000)
     upstream.offer("m" * 2_000)
     run("add_backend", "vllm", "--kind", "openai", "--base-url", upstream.base_url)
 

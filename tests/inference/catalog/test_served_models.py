@@ -159,8 +159,8 @@ def test_each_kind_of_backend_becomes_its_class() -> None:
         "server", "openai", base_url="http://10.0.0.1/v1", options={"server": "ollama", "lacks": ["seed"]}
     )
 
-    assert isinstance(registry.live(row), AnthropicBackend)
-    assert {"seed", "logprobs"} <= registry.live(server).lacks
+    assert isinstance(registry.backend_for(row), AnthropicBackend)
+    assert {"seed", "logprobs"} <= registry.backend_for(server).lacks
 
 
 def test_a_backend_that_cannot_be_used_leaves_the_others(key: Any, settings: Any) -> None:

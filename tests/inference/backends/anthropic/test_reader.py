@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
 from gateway_site.http_client.client import Client
 from gateway_site.http_client.sse import Decoder
 from inference.backends.anthropic.reader import MessagesReader
+from inference.backends.conversation import encoded
 from inference.events import (
     Finish,
     ReasoningDelta,
@@ -178,11 +180,14 @@ def test_tools_through_the_wire() -> None:
 
 
 def count(model: Any) -> Any:
+    async def encode(body: Mapping[str, Any]) -> bytes:
+        return encoded(body)
+
     async def run() -> Any:
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
             body = {"model": model, "messages": [{"role": "user", "content": "Hi"}] * 3}
             backend = anthropic_backend(client, upstream)
-            return await backend.count_tokens(backend.count_request(body)), upstream.last.path
+            return await backend.count_tokens(body, encode), upstream.last.path
 
     return asyncio.run(run())
 

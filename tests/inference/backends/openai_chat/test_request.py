@@ -232,7 +232,11 @@ def test_hints_go_only_where_they_are_known() -> None:
 
 def test_a_deployment_may_lack_more_than_its_kind() -> None:
     backend = OpenAIBackend(
-        Client(), name="x", base_url=parse_base_url("http://h"), server="llama.cpp", lacks=["image_input"]
+        Client(),
+        name="x",
+        base_url=parse_base_url("http://h"),
+        server="llama.cpp",
+        lacks=frozenset({"image_input"}),
     )
 
     assert {"n", "image_input", "prompt_logprobs"} <= backend.lacks

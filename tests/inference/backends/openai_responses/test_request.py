@@ -199,14 +199,14 @@ def test_what_cannot_be_said_is_refused(changes: Any) -> None:
 def test_a_row_says_which_api(api: str, kind: type) -> None:
     row, _ = services.save_backend(
         name="native",
-        kind=Backend.Kind.OPENAI,
+        kind="openai",
         base_url="http://127.0.0.1:9/v1",
         credential=None,
         options={"api": api},
         actor=Actor.command("test"),
     )
 
-    backend = registry.live(row)
+    backend = registry.backend_for(row)
 
     assert type(backend) is kind
     assert ("seed" in backend.lacks) == (api == "responses")
@@ -217,7 +217,7 @@ def test_another_api_is_refused() -> None:
     with pytest.raises(InvalidRequest):
         services.save_backend(
             name="native",
-            kind=Backend.Kind.OPENAI,
+            kind="openai",
             base_url="http://127.0.0.1:9/v1",
             credential=None,
             options={"api": "soap"},
@@ -240,7 +240,7 @@ def test_llama_cpp_would_ignore_a_schema_here() -> None:
     address = parse_base_url("http://127.0.0.1:9/v1")
 
     backend = OpenAIResponsesBackend(
-        Client(), name="x", base_url=address, server="llama.cpp", lacks=["tools"]
+        Client(), name="x", base_url=address, server="llama.cpp", lacks=frozenset({"tools"})
     )
 
     assert {"json_schema", "json_object", "tools", "n", "stop"} <= backend.lacks

@@ -105,7 +105,7 @@ def test_a_backend_that_is_not_there_is_made_up_for(gateway: Gateway) -> None:
 def test_a_backend_that_takes_too_long_is_made_up_for(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def forever(self: Any, body: Any) -> int:
+    async def forever(self: Any, body: Any, encode: Any) -> int:
         await asyncio.Event().wait()
         raise AssertionError
 
