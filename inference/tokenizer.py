@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from gateway_site.api.bodies.checkpoints import checkpoint
 from inference.dialects.texts import texts_of
-from inference.events import Prompt
+from inference.prompt import Prompt
 from inference.serving.body_pool import SMALL, BodyWork
 
 CountTokens = Callable[[str], int]

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from gateway_site.api.errors import UnsupportedOption
 from gateway_site.http_client.client import Dispatch
 from inference.backends.model_list import UpstreamModel
-from inference.events import Event, Prompt
+from inference.events import Event
+from inference.prompt import Prompt
 
 # Encodes a body as JSON, off the event loop where it is large.
 EncodeBody = Callable[[Mapping[str, Any]], Awaitable[bytes]]

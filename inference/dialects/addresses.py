@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from gateway_site.api.bodies.strict_json import MAX_NAME_LENGTH, printable
 from gateway_site.api.errors import InvalidRequest
-from inference.events import Json
+from inference.prompt import Json
 
 # A name that promises an address. There, whatever is not plainly allowed is refused.
 _NAMES_ADDRESS = re.compile(r"(?i)(?:ur[li]s?|href|src)$")

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects.addresses import refuse_addresses, require_safe_address
-from inference.events import ImagePart, Json, OtherPart, Part, TextPart
+from inference.prompt import ImagePart, Json, OtherPart, Part, TextPart
 
 TEXT_TYPES = {"text", "input_text", "output_text"}
 IMAGE_TYPES = {"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"}

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from gateway_site.api.bodies.checkpoints import checkpoint
-from inference.events import ImagePart, Prompt
+from inference.prompt import ImagePart, Prompt
 
 # Whose strings are words of this program, not of the client.
 _OUR_WORDS = {"role"}

@@ -16,7 +16,7 @@ from inference import tokenizer
 from inference.backends.base import require_options
 from inference.catalog import served_models
 from inference.catalog.served_models import ServedModel, Target
-from inference.events import Prompt
+from inference.prompt import Prompt
 from inference.serving import affinity, load_balancing
 from inference.serving.body_pool import SMALL, BodyWork
 from inference.tokenizer import CountTokens, PromptSize

@@ -14,7 +14,7 @@ from functools import lru_cache
 from django.conf import settings
 
 from gateway_site.api.errors import InvalidRequest
-from inference.events import CacheHints
+from inference.prompt import CacheHints
 from organization.models import ProjectKey
 
 SESSION_HEADER = "X-Service-Session-ID"

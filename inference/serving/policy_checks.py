@@ -14,7 +14,6 @@ from inference.events import (
     Event,
     FunctionCallArguments,
     FunctionCallStart,
-    Prompt,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
@@ -22,6 +21,7 @@ from inference.events import (
     ToolCallStart,
     WebSearch,
 )
+from inference.prompt import Prompt
 from inference.serving.body_pool import SMALL, BodyWork
 from inference.serving.generation import Generation
 from policies.enforcement.answer_filter import guarded, released_after

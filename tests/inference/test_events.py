@@ -9,7 +9,8 @@ import pytest
 from gateway_site.api.errors import BackendFailed, BackendUnreachable, ProviderRejected, UnsupportedOption
 from inference.backends.base import require_options
 from inference.dialects.chat.parse import _DEFAULTS
-from inference.events import MAX_TOKENS_REPORTED, Option, Prompt, Turn, Usage
+from inference.events import MAX_TOKENS_REPORTED, Usage
+from inference.prompt import Option, Prompt, Turn
 
 PROMPT = Prompt(model="m", turns=(Turn(role="user", content="Hi"),))
 

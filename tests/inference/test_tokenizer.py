@@ -10,7 +10,7 @@ import pytest
 
 from inference import tokenizer
 from inference.dialects.texts import texts_of
-from inference.events import ImagePart, Prompt, TextPart, Tool, Turn
+from inference.prompt import ImagePart, Prompt, TextPart, Tool, Turn
 
 
 def prompt(said: str = "Hello there", **fields: Any) -> Prompt:

@@ -20,7 +20,8 @@ from inference.backends.base import Dispatch, EncodeBody
 from inference.backends.conversation import bounded_stream_bytes, converse, encoded
 from inference.backends.http_backend import HttpBackend
 from inference.backends.usage import Alert
-from inference.events import Event, Prompt
+from inference.events import Event
+from inference.prompt import Prompt
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

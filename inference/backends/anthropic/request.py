@@ -15,7 +15,7 @@ import msgspec
 from gateway_site.api.errors import ProviderRejected
 from gateway_site.http_client.addresses import BaseUrl
 from gateway_site.http_client.failures import OptionNotImplemented
-from inference.events import (
+from inference.prompt import (
     ImagePart,
     JsonSchema,
     NamedTool,

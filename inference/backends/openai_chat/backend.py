@@ -13,7 +13,8 @@ from inference.backends.http_backend import HttpBackend
 from inference.backends.openai_chat.reader import ChatReader
 from inference.backends.openai_chat.request import SERVERS, chat_body, credential_headers, headers_for
 from inference.backends.usage import Alert
-from inference.events import Event, Prompt
+from inference.events import Event
+from inference.prompt import Prompt
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway_site.http_client.failures import OptionNotImplemented
-from inference.events import (
+from inference.prompt import (
     ImagePart,
     JsonObject,
     JsonSchema,

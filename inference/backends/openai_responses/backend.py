@@ -10,7 +10,8 @@ from inference.backends.openai_chat.backend import OpenAICompatibleBackend
 from inference.backends.openai_responses.reader import ResponsesReader
 from inference.backends.openai_responses.request import CUT_SILENTLY, LACKS, LACKS_OF_SERVER, responses_body
 from inference.backends.usage import Alert
-from inference.events import Event, Prompt
+from inference.events import Event
+from inference.prompt import Prompt
 
 
 class OpenAIResponsesBackend(OpenAICompatibleBackend):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gateway_site.http_client.failures import OptionNotImplemented
 from inference.backends.openai_chat.request import Server
-from inference.events import (
+from inference.prompt import (
     ImagePart,
     Json,
     JsonObject,

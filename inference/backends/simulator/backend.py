@@ -54,7 +54,8 @@ from gateway_site.api.errors import (
 from inference.backends.base import Dispatch, InferenceBackend
 from inference.backends.simulator.script import CountTokens, Manner, Script
 from inference.dialects.texts import texts_of
-from inference.events import Event, Finish, Prompt, Usage
+from inference.events import Event, Finish, Usage
+from inference.prompt import Prompt
 
 ECHO = Manner(echoes=True)
 MANNERS = {

@@ -12,7 +12,7 @@ import random
 from typing import Any
 
 from gateway_site.api.errors import ProviderRejected
-from inference.events import Json
+from inference.prompt import Json
 
 # Beyond this, only what is required is filled in, so that a schema that mentions itself comes to an end …
 MAX_OPTIONAL_DEPTH = 4

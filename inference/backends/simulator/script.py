@@ -20,22 +20,17 @@ from inference.events import (
     FinishReason,
     FunctionCallArguments,
     FunctionCallStart,
-    JsonObject,
-    JsonSchema,
     Logprobs,
-    NamedTool,
-    Prompt,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
-    TextPart,
     TokenLogprob,
-    Tool,
     ToolCallArguments,
     ToolCallStart,
     TopLogprob,
     WebSearch,
 )
+from inference.prompt import JsonObject, JsonSchema, NamedTool, Prompt, TextPart, Tool
 
 CountTokens = Callable[[str], int]
 

@@ -18,7 +18,7 @@ from inference.dialects.chat.request import (
     JsonObjectFormat,
     JsonSchemaFormat,
 )
-from inference.events import (
+from inference.prompt import (
     DEFAULT_OUTPUT_BOUND,
     NOTHING,
     CacheHints,

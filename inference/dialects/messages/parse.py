@@ -13,7 +13,7 @@ from inference.dialects import body, bounds
 from inference.dialects.addresses import refuse_remote_references
 from inference.dialects.messages.request import CountTokensRequest, MessagesTurn
 from inference.dialects.messages.texts import Words, text_of
-from inference.events import Json
+from inference.prompt import Json
 
 # The interface's names of server tools, and the ones under which the Messages API has them. It never had a
 # fetch of that date.

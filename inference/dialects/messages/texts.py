@@ -12,7 +12,7 @@ import msgspec
 
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import content
-from inference.events import Json
+from inference.prompt import Json
 
 # Keys whose strings say how a block is to be handled, or are opaque: no model reads them as they are.
 _NO_WORDS = frozenset(

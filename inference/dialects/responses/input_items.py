@@ -17,7 +17,7 @@ from typing import Any
 from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import content
-from inference.events import Json, OtherPart, Part, Role, TextPart, ToolCall, Turn
+from inference.prompt import Json, OtherPart, Part, Role, TextPart, ToolCall, Turn
 
 # Gives the thoughts that an `encrypted_content` holds; ValueError if it is not one of ours.
 Unseal = Callable[[str], str]

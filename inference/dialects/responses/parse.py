@@ -13,7 +13,7 @@ from inference.dialects.addresses import refuse_remote_references
 from inference.dialects.responses.input_items import Unseal, turns_of
 from inference.dialects.responses.request import AnyObject, ObjectOfSchema, ResponseRequest
 from inference.dialects.responses.tools import Toolbox, choice_of, toolbox_of
-from inference.events import (
+from inference.prompt import (
     DEFAULT_OUTPUT_BOUND,
     CacheHints,
     ImagePart,

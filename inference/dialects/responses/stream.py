@@ -49,7 +49,6 @@ from inference.events import (
     FinishReason,
     FunctionCallArguments,
     FunctionCallStart,
-    Json,
     Logprobs,
     PromptLogprobs,
     ReasoningDelta,
@@ -60,6 +59,7 @@ from inference.events import (
     Usage,
     WebSearch,
 )
+from inference.prompt import Json
 
 INCOMPLETE: dict[FinishReason, IncompleteReason] = {
     "length": "max_output_tokens",

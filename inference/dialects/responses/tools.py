@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from gateway_site.api.errors import InvalidRequest
-from inference.events import Json, NamedTool, Tool, ToolChoice
+from inference.prompt import Json, NamedTool, Tool, ToolChoice
 
 WEB_SEARCH_TYPES = frozenset(
     {"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"}
@@ -20,7 +20,7 @@ class Toolbox(Struct, frozen=True, kw_only=True):
     functions: tuple[Tool, ...] = ()
     # As chat completions have it; None where no search was asked for.
     web_search: Json | None = None
-    # Of `inference.events.Option`, with the fields that asked.
+    # Of `inference.prompt.Option`, with the fields that asked.
     used: tuple[tuple[str, str], ...] = ()
 
 

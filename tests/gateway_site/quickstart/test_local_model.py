@@ -23,8 +23,9 @@ from gateway_site.quickstart.local_model import LocalModel
 from gateway_site.server import serve
 from inference.backends.base import nothing_to_mark
 from inference.backends.openai_chat.backend import OpenAIBackend
-from inference.events import Event, Finish, Prompt, Sampling, TextDelta, TextPart, Turn, Usage
+from inference.events import Event, Finish, TextDelta, Usage
 from inference.models import Backend, CatalogModel, Deployment
+from inference.prompt import Prompt, Sampling, TextPart, Turn
 from organization.models import AuditEvent, Project, ProjectKey
 from tests.harness.live_server import free_port
 

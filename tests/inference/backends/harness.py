@@ -14,7 +14,8 @@ from gateway_site.http_client.client import Client, Timeouts
 from inference.backends.anthropic.backend import AnthropicBackend
 from inference.backends.base import InferenceBackend
 from inference.backends.openai_chat.backend import OpenAIBackend
-from inference.events import Event, Finish, Prompt, ReasoningDelta, TextDelta, Turn, Usage
+from inference.events import Event, Finish, ReasoningDelta, TextDelta, Usage
+from inference.prompt import Prompt, Turn
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream
 
 CREDENTIAL = "sk-secret-0123456789abcdef"

@@ -11,7 +11,7 @@ from gateway_site.api.errors import ProviderRejected
 from gateway_site.http_client.client import Client
 from gateway_site.http_client.failures import OptionNotImplemented
 from inference.backends.anthropic.request import messages_body
-from inference.events import (
+from inference.prompt import (
     ImagePart,
     JsonSchema,
     NamedTool,

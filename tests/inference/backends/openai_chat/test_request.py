@@ -11,7 +11,7 @@ from gateway_site.http_client.client import Client
 from gateway_site.http_client.failures import OptionNotImplemented
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.backends.openai_chat.request import SERVERS, chat_body
-from inference.events import (
+from inference.prompt import (
     CacheHints,
     ImagePart,
     JsonObject,

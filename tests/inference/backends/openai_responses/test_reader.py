@@ -26,15 +26,13 @@ from inference.events import (
     Finish,
     ReasoningDelta,
     RefusalDelta,
-    Sampling,
     TextDelta,
-    TextPart,
     ToolCallArguments,
     ToolCallStart,
-    Turn,
     Usage,
     WebSearch,
 )
+from inference.prompt import Sampling, TextPart, Turn
 from tests.harness.live_server import free_port
 from tests.inference.backends.harness import CREDENTIAL, hello
 from tests.inference.backends.upstreams.faulty.bodies import record

@@ -17,7 +17,8 @@ from inference.backends.openai_chat.request import SERVERS
 from inference.backends.openai_responses.backend import OpenAIResponsesBackend
 from inference.backends.openai_responses.request import responses_body
 from inference.catalog import services
-from inference.events import (
+from inference.models import Backend
+from inference.prompt import (
     ImagePart,
     JsonObject,
     JsonSchema,
@@ -30,7 +31,6 @@ from inference.events import (
     ToolCall,
     Turn,
 )
-from inference.models import Backend
 from organization.audit.trail import Actor
 from tests.harness.commands import run
 from tests.inference.backends.harness import hello

@@ -11,7 +11,7 @@ import pytest
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects.chat import parse
 from inference.dialects.texts import texts_of
-from inference.events import ImagePart, OtherPart, Prompt, TextPart, ToolCall, Turn
+from inference.prompt import ImagePart, OtherPart, Prompt, TextPart, ToolCall, Turn
 
 PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()
 

@@ -15,7 +15,7 @@ from gateway_site.api.errors import InvalidRequest
 from inference.dialects.chat import parse
 from inference.dialects.chat.parse import ChatCall
 from inference.dialects.chat.request import ChatCompletionRequest, ChatMessage
-from inference.events import JsonObject, JsonSchema, NamedTool, Prompt, Reasoning, Tool
+from inference.prompt import JsonObject, JsonSchema, NamedTool, Prompt, Reasoning, Tool
 
 HELLO: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 

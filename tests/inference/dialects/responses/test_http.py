@@ -8,7 +8,7 @@ import pytest
 
 from billing.models import Reservation
 from inference.backends.simulator.backend import SimulatorBackend
-from inference.events import Prompt
+from inference.prompt import Prompt
 from inference.tokenizer import counter
 from organization.models import Project
 from tests.factories import make_admin_key, make_project_key

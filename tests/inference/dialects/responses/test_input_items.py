@@ -10,7 +10,8 @@ from hypothesis import given, settings
 
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects.responses import parse
-from inference.events import Event, ImagePart, OtherPart, TextPart, ToolCall, Turn
+from inference.events import Event
+from inference.prompt import ImagePart, OtherPart, TextPart, ToolCall, Turn
 from tests.inference.dialects.responses.events import answers
 from tests.inference.dialects.responses.sdk import HEAD, asked, body_of, read_json
 

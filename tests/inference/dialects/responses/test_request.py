@@ -9,7 +9,7 @@ import pytest
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects.responses.request import Include, ServiceTier
 from inference.dialects.responses.tools import WEB_SEARCH_TYPES
-from inference.events import JsonObject, JsonSchema, NamedTool, Option, Tool, Turn
+from inference.prompt import JsonObject, JsonSchema, NamedTool, Option, Tool, Turn
 from tests.inference.dialects.responses.sdk import asked
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
