@@ -14,7 +14,7 @@ from gateway_site.sealing import CannotDecrypt, InvalidEncryptionKeys
 from inference.catalog import credentials_vault
 from inference.catalog.credentials_vault import CredentialUnreadable
 from inference.dialects.responses import encrypted_reasoning
-from organization import vault
+from organization import expiring_secrets
 from organization.audit import chain
 from organization.models import SecretDay
 
@@ -52,7 +52,7 @@ def test_a_secret_of_an_earlier_version_still_opens(rotated: None) -> None:
     day = date(2026, 1, 31)
     SecretDay.objects.create(day=day, wrapped_key=OLD_WRAPPED_DAY_KEY)
 
-    assert vault.unseal(day, memoryview(OLD_SECRET), bound_to="record-1") == "gwk_漢"
+    assert expiring_secrets.unseal(day, memoryview(OLD_SECRET), bound_to="record-1") == "gwk_漢"
 
 
 def test_the_audit_trail_of_an_earlier_version_is_still_verified(rotated: None) -> None:

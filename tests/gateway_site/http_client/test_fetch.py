@@ -11,8 +11,8 @@ import pytest
 from gateway_site.http_client.addresses import GuardedResolver
 from gateway_site.http_client.client import Client, ConnectFailed, FetchedResponse, ResponseTooLarge
 from gateway_site.http_client.connection import AnswerCut, AnswerMalformed
+from tests.gateway_site.http_client.helpers import FakeResolver
 from tests.gateway_site.http_client.raw_server import WHOLE, Peer, RawServer
-from tests.gateway_site.http_client.test_addresses import Names
 from tests.harness.live_server import free_port
 
 PATIENCE_SECONDS = 20
@@ -166,7 +166,7 @@ def test_a_refused_connection_says_why() -> None:
 
 def test_a_name_that_resolves_to_a_metadata_address_is_not_connected_to() -> None:
     async def run() -> None:
-        resolver = GuardedResolver(Names("169.254.169.254"))
+        resolver = GuardedResolver(FakeResolver("169.254.169.254"))
         async with Client(resolver=resolver) as client:
             await client.fetch("http://judge.example/v1", headers={}, seconds=5, max_bytes=100)
 

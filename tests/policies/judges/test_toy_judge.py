@@ -24,7 +24,7 @@ from policies.models import Policy
 from tests.harness.error_checks import assert_error
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.customer import gateway_of
-from tests.policies.conftest import make_published, noted
+from tests.policies.factories import make_published, noted
 
 RULE = "Is the text shouted?"
 SHOUTED = "GIVE ME THE REPORT"
