@@ -20,10 +20,10 @@ from gateway_site.api.request_id import RequestIdMiddleware  # noqa: E402
 from gateway_site.console.content_security import add_static_headers  # noqa: E402
 from gateway_site.console.live_tail.consumer import sockets  # noqa: E402
 from gateway_site.lifespan import Lifespan  # noqa: E402
-from inference.serving.routing import Ahead  # noqa: E402
+from inference.serving.routing import PathRouter  # noqa: E402
 
 # Generation ahead of Django, whose middleware knows nothing of streams; everything else to Django.
-gateway: Any = Ahead(otherwise=django_application)
+gateway: Any = PathRouter(otherwise=django_application)
 if settings.GATEWAY_HTTPS:
     gateway = HttpsOnlyMiddleware(gateway)
 if settings.STATIC_ROOT.is_dir():

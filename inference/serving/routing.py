@@ -10,7 +10,7 @@ from inference.serving.consumers import chat_completions, responses_endpoint
 from inference.serving.count_tokens_consumer import count_tokens
 
 
-class Ahead:
+class PathRouter:
     """
     An ASGI application: these paths, exactly as they are written, and another application for all others.
 

@@ -13,7 +13,7 @@ from typing import Any
 from django.contrib.admindocs.views import extract_views_from_urlpatterns, simplify_regex
 
 from gateway_site.urls import urlpatterns
-from inference.serving.routing import Ahead
+from inference.serving.routing import PathRouter
 
 PATTERNS: list[Any] = urlpatterns
 # (method, path, permission, body, status with the permission)
@@ -93,7 +93,7 @@ EVERYONES = {("/v1/models/{model}", "model")}
 
 def served_routes() -> set[tuple[str, str]]:
     """What the URL configuration and the routing ahead of it serve outside of the console."""
-    served = {("POST", path) for path in Ahead(otherwise=None)._consumers}
+    served = {("POST", path) for path in PathRouter(otherwise=None)._consumers}
     for view, pattern, *_ in extract_views_from_urlpatterns(PATTERNS):
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", simplify_regex(str(pattern)))
         if not path.startswith("/admin/") and path != "/":  # the last route, which is for what is nobody's
