@@ -15,7 +15,7 @@ from gateway_site.server.memory import give_back_large_blocks, spare_the_collect
 from gateway_site.server.parent_watch import stop_with_parent
 from inference.activity.writer import writer
 from inference.backends import registry
-from inference.serving import request_task
+from inference.serving.lifecycle import request_task
 from policies.enforcement import background_judging
 
 logger = logging.getLogger(__name__)

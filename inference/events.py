@@ -8,7 +8,8 @@ Everything is frozen: events are passed along, and nobody can change what an ear
 Structs and not dataclasses, because an event is made for every token: 0.1 µs instead of 1.1. gc=False: these
 hold no cycle, and a hundred streams make thousands a second that the collector would otherwise walk.
 
-`index` is the completion, from 0.
+`index` is the completion, from 0. `billable_text` is what the model generated for an event, to be counted
+where the backend reports no usage.
 """
 
 from __future__ import annotations
@@ -47,16 +48,28 @@ class TextDelta(Struct, frozen=True, gc=False):
     text: str
     logprobs: Logprobs | None = None
 
+    @property
+    def billable_text(self) -> str:
+        return self.text
+
 
 class RefusalDelta(Struct, frozen=True, gc=False):
     index: int
     text: str
     logprobs: Logprobs | None = None
 
+    @property
+    def billable_text(self) -> str:
+        return self.text
+
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
     index: int
     text: str
+
+    @property
+    def billable_text(self) -> str:
+        return self.text
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
@@ -68,11 +81,19 @@ class ToolCallStart(Struct, frozen=True, gc=False):
     name: str
     arguments: str = ""
 
+    @property
+    def billable_text(self) -> str:
+        return self.name + self.arguments
+
 
 class ToolCallArguments(Struct, frozen=True, gc=False):
     index: int
     call: int
     text: str
+
+    @property
+    def billable_text(self) -> str:
+        return self.text
 
 
 class FunctionCallStart(Struct, frozen=True, gc=False):
@@ -82,10 +103,18 @@ class FunctionCallStart(Struct, frozen=True, gc=False):
     name: str
     arguments: str = ""
 
+    @property
+    def billable_text(self) -> str:
+        return self.name + self.arguments
+
 
 class FunctionCallArguments(Struct, frozen=True, gc=False):
     index: int
     text: str
+
+    @property
+    def billable_text(self) -> str:
+        return self.text
 
 
 class Annotation(Struct, frozen=True, gc=False):
@@ -97,12 +126,20 @@ class Annotation(Struct, frozen=True, gc=False):
     start: int
     end: int
 
+    @property
+    def billable_text(self) -> str:
+        return ""
+
 
 class WebSearch(Struct, frozen=True, gc=False):
-    """A search that the model made, told before what it found. `text` is the query."""
+    """A search that the model made, sent before what it found."""
 
     index: int
-    text: str
+    query: str
+
+    @property
+    def billable_text(self) -> str:
+        return self.query
 
 
 class PromptLogprobs(Struct, frozen=True, gc=False):
@@ -110,12 +147,20 @@ class PromptLogprobs(Struct, frozen=True, gc=False):
 
     entries: tuple[Json | None, ...]
 
+    @property
+    def billable_text(self) -> str:
+        return ""
+
 
 class Finish(Struct, frozen=True, gc=False):
     """Exactly one for each completion, and its last event."""
 
     index: int
     reason: FinishReason
+
+    @property
+    def billable_text(self) -> str:
+        return ""
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -158,6 +203,10 @@ class Usage(Struct, frozen=True, gc=False):
             cache_write_tokens=_part_of(prompt, cache_write_tokens),
             reasoning_tokens=_part_of(completion, reasoning_tokens),
         )
+
+    @property
+    def billable_text(self) -> str:
+        return ""
 
     @property
     def total_tokens(self) -> int:

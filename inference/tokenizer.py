@@ -16,7 +16,7 @@ import splintr
 from msgspec import Struct
 
 from gateway_site.api.bodies.checkpoints import checkpoint
-from inference.dialects.texts import texts_of
+from inference.dialects.texts import prompt_texts
 from inference.prompt import Prompt
 from inference.serving.body_pool import SMALL, BodyWork
 
@@ -109,7 +109,7 @@ async def size_of(prompt: Prompt, vocabulary: str, work: BodyWork = SMALL) -> Pr
     if work.is_large:
         texts, counted = await work.run_in_thread(_count_prompt, count, prompt)
     else:
-        gathered = list(texts_of(prompt))
+        gathered = list(prompt_texts(prompt))
         texts = len(gathered)
         if sum(map(len, gathered)) <= CHARACTERS_COUNTED_AT_ONCE:
             counted = sum(map(count, gathered))
@@ -127,7 +127,7 @@ async def size_of(prompt: Prompt, vocabulary: str, work: BodyWork = SMALL) -> Pr
 
 
 def _count_prompt(count: CountTokens, prompt: Prompt) -> tuple[int, int]:
-    texts = list(texts_of(prompt))
+    texts = list(prompt_texts(prompt))
     return len(texts), count_pieces(count, _slices_of(texts))
 
 

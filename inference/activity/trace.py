@@ -1,8 +1,8 @@
 """
-What became of each request, for the console and for support: one row by its request id.
+The trace of one request, for the console and for support: one row by its request id.
 
-A Trace is filled in on the way and handed over at the end; `activity_writer` writes it later. It holds
-figures and names, never a prompt, a completion or a key.
+It is filled in while the request runs; `inference.activity.writer` writes it later. It holds figures and
+names, never a prompt, a completion or a key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 @dataclass(slots=True)
 class Attempt:
-    """One deployment that was asked."""
+    """One call of a deployment, and how it ended."""
 
     deployment: str
     began: float
@@ -65,7 +65,9 @@ class ActivityRow(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Trace:
+class RequestTrace:
+    """What happened to one request so far, and when."""
+
     key: ProjectKey
     endpoint: str
     id: uuid.UUID = field(default_factory=lambda: uuid.UUID(request_id.current()))
@@ -82,11 +84,11 @@ class Trace:
     first_token: float | None = None
     usage: Usage | None = None
     cost_nanousd: int | None = None
-    # How long each step took, as far as it came: what `server_timing` tells.
+    # How long each step took, as far as it came: for `server_timing`.
     steps: dict[str, float] = field(default_factory=dict)
 
-    def note_step(self, name: str, began: float) -> float:
-        """A step that began then has ended now, which is returned."""
+    def record_step(self, name: str, began: float) -> float:
+        """Record how long a step took that ends now, and return now."""
         now = time.monotonic()
         self.steps[name] = now - began
         return now
@@ -110,8 +112,8 @@ class Trace:
     def fail(self, error: ApiError) -> None:
         self.status, self.code = error.status, error.code
 
-    def give_up(self) -> None:
-        """Nobody was there any more to be told."""
+    def close_unread(self) -> None:
+        """End with nginx's 499: the client disconnected, or read nothing."""
         self.status, self.code = CLIENT_CLOSED_REQUEST, "client_closed_request"
 
     def settle(self, outcome: Outcome, usage: Usage | None) -> None:

@@ -1,4 +1,4 @@
-"""Writes activity, off the path. The ledger has every request that was admitted; this is what people read."""
+"""Writes the traces of requests to the database, behind their backs: for people, not for the books."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from gateway_site.database.bulk_insert import BulkInsert
 from gateway_site.database.daily_sums import DailySums
 from gateway_site.database.row_writer import RowWriter
-from inference.activity.trace import ActivityRow, Trace
+from inference.activity.trace import ActivityRow, RequestTrace
 from inference.models import Activity, DailyActivity
 
 # The longest that a first token may take to be counted in each column of DailyActivity; later, in the last.
@@ -33,8 +33,8 @@ daily = DailySums(
 )
 
 
-def note(trace: Trace) -> None:
-    """Take a finished trace. Never waits."""
+def record(trace: RequestTrace) -> None:
+    """Take the trace of a finished request, to be written later. Never waits."""
     trace.ended = time.monotonic()
     writer.note(trace)
 
@@ -73,4 +73,4 @@ def gains_of(rows: Iterable[Activity | ActivityRow], times: int = 1) -> dict[tup
     return found
 
 
-writer: RowWriter[Trace] = RowWriter("activity", _insert)
+writer: RowWriter[RequestTrace] = RowWriter("activity", _insert)

@@ -14,7 +14,7 @@ from inference.prompt import ImagePart, Prompt
 _OUR_WORDS = {"role"}
 
 
-def texts_of(prompt: Prompt) -> Iterator[str]:
+def prompt_texts(prompt: Prompt) -> Iterator[str]:
     """
     Every string leaf: messages, parts, names, reasoning, calls and their arguments, tool definitions and
     schemas with the names in them, the predicted answer. In the order of the prompt.

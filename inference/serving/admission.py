@@ -17,14 +17,15 @@ from inference.backends.base import require_options
 from inference.catalog import served_models
 from inference.catalog.served_models import ServedModel, Target
 from inference.prompt import Prompt
-from inference.serving import affinity, load_balancing
+from inference.serving import affinity
 from inference.serving.body_pool import SMALL, BodyWork
+from inference.serving.load_balancing.load_balancer import load_balancer
 from inference.tokenizer import CountTokens, PromptSize
 from organization.models import ProjectKey
 
 
 class Admission(Struct, frozen=True):
-    """A request that has its credit."""
+    """A request that may run: its credit is held."""
 
     hold: Hold
     # With the bound and the hints as the backends are to see them.
@@ -33,7 +34,7 @@ class Admission(Struct, frozen=True):
     targets: Sequence[Target]
     size: PromptSize
     # None where the model names no vocabulary.
-    count: CountTokens | None
+    count_tokens: CountTokens | None
     is_dispatched: bool = True
 
 
@@ -54,9 +55,9 @@ async def admit(
     """
     model = await served_models.served_model(prompt.model, key)
     hints, route = affinity.hints_for(key, prompt.cache, session)
-    targets = _able(prompt, model, load_balancing.in_order(model, route))
+    targets = _capable(prompt, model, load_balancer.targets_in_order(model, route))
     size = await tokenizer.size_of(prompt, model.tokenizer, work)
-    count = await tokenizer.counter_ready(model.tokenizer) if model.tokenizer else None
+    count_tokens = await tokenizer.counter_ready(model.tokenizer) if model.tokenizer else None
     prompt = structs.replace(prompt, output_bound=_output_bound(prompt, model, size), cache=hints)
     # Nothing is awaited after this: a hold that was given is in the hands of whoever settles it.
     hold = await get_ledger().reserve(
@@ -80,19 +81,20 @@ async def admit(
             is_dispatched=not is_judged_first,
         )
     )
-    return Admission(hold, prompt, targets, size, count, is_dispatched=not is_judged_first)
+    return Admission(hold, prompt, targets, size, count_tokens, is_dispatched=not is_judged_first)
 
 
-def _able(prompt: Prompt, model: ServedModel, targets: Sequence[Target]) -> Sequence[Target]:
+def _capable(prompt: Prompt, model: ServedModel, targets: Sequence[Target]) -> Sequence[Target]:
+    """Those targets whose backends have every option that the prompt uses; UnsupportedOption if none does."""
     if not prompt.options_used:
         return targets
-    asked = prompt.options_used.get("image_input")
-    if asked is not None and model.input_modalities and "image" not in model.input_modalities:
-        raise UnsupportedOption(param=asked)
-    able = [target for target in targets if target.backend.lacks.isdisjoint(prompt.options_used)]
-    if not able:
+    image_field = prompt.options_used.get("image_input")
+    if image_field is not None and model.input_modalities and "image" not in model.input_modalities:
+        raise UnsupportedOption(param=image_field)
+    capable = [target for target in targets if target.backend.lacks.isdisjoint(prompt.options_used)]
+    if not capable:
         require_options(prompt, targets[0].backend.lacks)
-    return able
+    return capable
 
 
 def _output_bound(prompt: Prompt, model: ServedModel, size: PromptSize) -> int:

@@ -22,7 +22,7 @@ from gateway_site.api.bodies.strict_json import require_json_content_type
 from gateway_site.api.errors import ApiError, MethodNotAllowed
 from gateway_site.api.headers import values_by_name
 from inference.activity import writer
-from inference.activity.trace import Trace
+from inference.activity.trace import RequestTrace
 from inference.dialects.chat import dialect as chat
 from inference.dialects.chat import parse as chat_prompt
 from inference.dialects.chat.head import Head
@@ -33,9 +33,11 @@ from inference.serving import affinity, authentication
 from inference.serving.admission import admit
 from inference.serving.body_pool import BodyWork
 from inference.serving.generation import Generation
-from inference.serving.policy_checks import judged
-from inference.serving.request_task import Abort, Flight
-from inference.serving.response_sender import Wire
+from inference.serving.lifecycle.cancellation import CancelReason
+from inference.serving.lifecycle.disconnect import wait_for_client
+from inference.serving.lifecycle.request_task import RequestTask
+from inference.serving.policy_checks import with_policies
+from inference.serving.response_sender import ResponseSender
 from organization.models import ProjectKey
 from organization.permissions import require
 from policies.enforcement.request_policies import Gate, look
@@ -99,36 +101,41 @@ class GenerationConsumer:
             raise MethodNotAllowed(scope["method"], ["POST"])
         came = time.monotonic()
         key = await authentication.customer_key(scope)
-        trace = Trace(key, self.dialect.path, started=came)
-        trace.note_step("auth", came)
+        trace = RequestTrace(key, self.dialect.path, started=came)
+        trace.record_step("auth", came)
         try:
             await self._serve(key, trace, scope, receive, send)
         except ApiError as error:
             trace.fail(error)
             raise without_frames(error) from None
         finally:
-            writer.note(trace)
+            writer.record(trace)
 
-    async def _serve(self, key: ProjectKey, trace: Trace, scope: Any, receive: Any, send: Any) -> None:
+    async def _serve(self, key: ProjectKey, trace: RequestTrace, scope: Any, receive: Any, send: Any) -> None:
         require(key, PERMISSION)
         headers = values_by_name(scope["headers"], HEADERS)
         require_json(headers)
         session = affinity.session_of(headers)
         body = await read_body(receive)
         if body is None:
-            trace.give_up()
+            trace.close_unread()
             return
         timing = trace.server_timing if settings.GATEWAY_SERVER_TIMING else None
-        flight = Flight(Wire(scope, send, timing))
-        task = flight.start(self._work(flight, key, trace, session, body))
+        request_task = RequestTask(ResponseSender(scope, send, timing))
+        task = request_task.start(self._work(request_task, key, trace, session, body))
         del body  # megabytes, which an answer of minutes has no use for
-        await flight.follow(receive)
-        if flight.reason in (Abort.HUNG_UP, Abort.SLOW_READER):
-            trace.give_up()
+        await wait_for_client(request_task, receive)
+        if request_task.reason in (CancelReason.DISCONNECT, CancelReason.SLOW_READER):
+            trace.close_unread()
         task.result()
 
     async def _work(
-        self, flight: Flight, key: ProjectKey, trace: Trace, session: str | None, body: bytes
+        self,
+        request_task: RequestTask,
+        key: ProjectKey,
+        trace: RequestTrace,
+        session: str | None,
+        body: bytes,
     ) -> None:
         in_force = look(key.project)  # asked while the body is parsed
         organization_id = key.project.organization_id
@@ -137,7 +144,7 @@ class GenerationConsumer:
         call = await self._parse(body, organization_id, work)
         del body
         trace.model, trace.is_stream = call.prompt.model, call.stream
-        parsed = trace.note_step("parse", began)
+        parsed = trace.record_step("parse", began)
         gate = await Gate.open(
             project=key.project, request_id=trace.id, policy_ids=call.policy_ids, snapshot=in_force
         )
@@ -149,23 +156,25 @@ class GenerationConsumer:
             is_judged_first=gate.blocks_request,
             work=work,
         )
-        trace.note_step("reserve", parsed)
+        trace.record_step("reserve", parsed)
         head = self.dialect.head(call, organization_id, trace.id)
         async with Generation(admission, trace, work) as generation:
-            flight.generation = generation
-            answer = await judged(
+            request_task.generation = generation
+            answer = await with_policies(
                 generation, gate=gate, prompt=call.prompt, is_streamed=call.stream, work=work
             )
             async with aclosing(answer) as events:
-                await self._answer(flight, events, head, call.stream)
+                await self._answer(request_task, events, head, call.stream)
         trace.succeed()
 
-    async def _answer(self, flight: Flight, events: AsyncIterator[Event], head: Any, is_stream: bool) -> None:
+    async def _answer(
+        self, request_task: RequestTask, events: AsyncIterator[Event], head: Any, is_stream: bool
+    ) -> None:
         if is_stream:
             async with aclosing(self.dialect.records(events, head)) as records:
-                await flight.wire.send_stream(records, partial(self.dialect.error_record, head))
+                await request_task.sender.send_stream(records, partial(self.dialect.error_record, head))
         else:
-            await flight.wire.send_json(await self.dialect.fold(events, head))
+            await request_task.sender.send_json(await self.dialect.fold(events, head))
 
     async def _parse(self, body: bytes, organization_id: uuid.UUID, work: BodyWork) -> Any:
         remote = settings.GATEWAY_REMOTE_IMAGES

@@ -23,8 +23,9 @@ from inference.dialects.messages.request import TokenCount
 from inference.serving import affinity, token_counting
 from inference.serving.body_pool import BodyWork
 from inference.serving.consumers import PERMISSION, read_body, require_json, without_frames
-from inference.serving.request_task import Flight
-from inference.serving.response_sender import Wire
+from inference.serving.lifecycle.disconnect import wait_for_client
+from inference.serving.lifecycle.request_task import RequestTask
+from inference.serving.response_sender import ResponseSender
 from organization.authentication import CustomerKeyAuthentication
 from organization.models import ProjectKey
 from organization.permissions import require
@@ -47,22 +48,22 @@ async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
     body = await read_body(receive)
     if body is None:
         return
-    flight = Flight(Wire(scope, send))
-    task = flight.start(_count(flight.wire, key, body))
+    request_task = RequestTask(ResponseSender(scope, send))
+    task = request_task.start(_count(request_task.sender, key, body))
     del body
-    await flight.follow(receive)
+    await wait_for_client(request_task, receive)
     try:
         task.result()
     except ApiError as error:
         raise without_frames(error) from None
 
 
-async def _count(wire: Wire, key: ProjectKey, body: bytes) -> None:
+async def _count(sender: ResponseSender, key: ProjectKey, body: bytes) -> None:
     work = BodyWork.on(body, key.project.organization_id)
     call = await work.run(parse.parse, body, remote_images=settings.GATEWAY_REMOTE_IMAGES)
     del body
     counted = TokenCount(await token_counting.count(call, key, work))
-    await wire.send_json(msgspec.json.encode(counted))
+    await sender.send_json(msgspec.json.encode(counted))
 
 
 @off_loop

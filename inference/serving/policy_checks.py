@@ -1,4 +1,4 @@
-"""Where policies meet a prompt and its answer: which texts are judged, and when the backend may start."""
+"""Puts policies around a generation: which texts are judged, and when the backend may start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Hashable
 from django.conf import settings
 
 from gateway_site.api.errors import JudgeUnavailable, PolicyViolation
-from inference.dialects.texts import texts_of
+from inference.dialects.texts import prompt_texts
 from inference.events import (
     Annotation,
     Event,
@@ -28,11 +28,11 @@ from policies.enforcement.answer_filter import guarded, released_after
 from policies.enforcement.request_policies import Gate
 
 
-async def judged(
+async def with_policies(
     generation: Generation, *, gate: Gate, prompt: Prompt, is_streamed: bool, work: BodyWork = SMALL
 ) -> AsyncGenerator[Event, None]:
     """
-    The events of a generation, as far as the request's policies let them.
+    Check the request's policies, and give the generation's events as far as those of the answer let them.
 
     Judged first: not a byte of the prompt leaves before the verdict of the enforcing request policies. With
     GATEWAY_JUDGE_SPECULATIVELY the backend starts while the request is being judged, unless it could do
@@ -46,9 +46,9 @@ async def judged(
             texts = [await work.run(_text_of_prompt, prompt)] if gate.has_request_policies else []
             await gate.check_request(texts, is_readable=_is_readable(prompt))
         except (PolicyViolation, JudgeUnavailable):
-            generation.forgive()
+            generation.waive_charge()
             raise
-        generation.note_judged(began)
+        generation.trace.record_step("judge", began)
 
     events = generation.events()
     is_speculative = settings.GATEWAY_JUDGE_SPECULATIVELY and not _may_have_side_effects(prompt)
@@ -56,10 +56,10 @@ async def judged(
         events = released_after(check, events)
     else:
         await check()
-    return guarded(events, gate=gate, describe=text_of, is_streamed=is_streamed)
+    return guarded(events, gate=gate, describe=event_text, is_streamed=is_streamed)
 
 
-def text_of(event: Event) -> tuple[Hashable, str] | None:
+def event_text(event: Event) -> tuple[Hashable, str] | None:
     """Which text an event adds to, and what. Two choices, or two calls, are never read as one text."""
     match event:
         case TextDelta(index, text):
@@ -86,8 +86,8 @@ def text_of(event: Event) -> tuple[Hashable, str] | None:
 
 
 def _text_of_prompt(prompt: Prompt) -> str:
-    """As `check_request` would join the texts."""
-    return "\n".join(texts_of(prompt))
+    """One text of all the prompt's, joined as `check_request` would."""
+    return "\n".join(prompt_texts(prompt))
 
 
 def _is_readable(prompt: Prompt) -> bool:

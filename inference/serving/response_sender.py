@@ -1,4 +1,4 @@
-"""The way back to one client: a whole body or a stream, with backpressure and a clock on it."""
+"""Sends one response, whole or streamed, with backpressure and a clock that sees a slow reader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from gateway_site.api.edge import begin_stream
 from gateway_site.api.request_id import REST
 
-PING = b": ping\n\n"
+KEEP_ALIVE = b": ping\n\n"
 JSON_TYPE = (b"content-type", b"application/json")
 STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -18,19 +18,21 @@ STREAM_HEADERS = [
 ]
 
 
-class Wire:
+class ResponseSender:
     """
-    Writes one answer. `send` waits while the client's buffer is full, so no more is generated than it takes.
+    Writes one answer to its client.
+
+    Backpressure: `send` waits while the client's buffer is full, so no more is generated than it takes.
 
     The head of a stream goes out with the first record and not before: until then a failure is a status.
     """
 
     def __init__(self, scope: Any, send: Any, timing: Callable[[], bytes] | None = None) -> None:
         self._scope = scope
-        # What to say of this request's time so far, where that is wanted.
+        # Makes the Server-Timing header, where that is wanted.
         self._timing = timing
         self._send = send
-        self._send_rest = scope.get(REST, send)
+        self._send_body = scope.get(REST, send)
         self._has_begun = False
         # From the last byte on: what the client does then does not matter any more.
         self.is_complete = False
@@ -38,48 +40,48 @@ class Wire:
         self._last_sent = 0.0
 
     async def send_json(self, body: bytes) -> None:
-        headers = self._head([JSON_TYPE, (b"content-length", b"%d" % len(body))])
+        headers = self._headers([JSON_TYPE, (b"content-length", b"%d" % len(body))])
         self._sending_since = time.monotonic()
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        # Before it is sent: a server may tell of the end while it takes the last byte.
+        # Before it is sent: a server may report a disconnect while it takes the last byte.
         self.is_complete = True
-        await self._send_rest({"type": "http.response.body", "body": body})
+        await self._send_body({"type": "http.response.body", "body": body})
         self._sending_since = None
 
     async def send_stream(self, records: AsyncIterator[bytes], error_record: Any) -> None:
-        send, now = self._send_rest, time.monotonic
+        send, now = self._send_body, time.monotonic
         async for record in records:
             if not self._has_begun:
                 begin_stream(self._scope, error_record)
                 self._has_begun = True
-                headers = self._head(STREAM_HEADERS)
+                headers = self._headers(STREAM_HEADERS)
                 self._sending_since = now()
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-            # As `_put`, which would be another coroutine for every token.
+            # As `_send_record`, which would be another coroutine for every token.
             self._last_sent = self._sending_since = now()
             await send({"type": "http.response.body", "body": record, "more_body": True})
             self._sending_since = None
         self.is_complete = True
-        await self._put({"type": "http.response.body", "body": b""})
+        await self._send_record({"type": "http.response.body", "body": b""})
         self._has_begun = False
 
-    async def ping(self) -> None:
-        """A comment, which every client skips. Only between records."""
+    async def send_keep_alive(self) -> None:
+        """Send an SSE comment, which every client skips; only between records."""
         if self._has_begun and self._sending_since is None:
-            await self._put({"type": "http.response.body", "body": PING, "more_body": True})
+            await self._send_record({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
 
     def blocked_seconds(self, now: float) -> float:
-        """How long the client has taken nothing that it was offered."""
+        """How long the client has read nothing of what was sent to it."""
         return 0.0 if self._sending_since is None else now - self._sending_since
 
     def silent_seconds(self, now: float) -> float:
-        """How long a stream has had nothing to say; 0 for what is no stream, or not yet."""
+        """How long a stream has sent nothing; 0 for what is no stream, or has not begun."""
         return now - self._last_sent if self._has_begun else 0.0
 
-    def _head(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         return headers if self._timing is None else [*headers, (b"server-timing", self._timing())]
 
-    async def _put(self, message: dict[str, Any]) -> None:
+    async def _send_record(self, message: dict[str, Any]) -> None:
         self._last_sent = self._sending_since = time.monotonic()
-        await self._send_rest(message)
+        await self._send_body(message)
         self._sending_since = None

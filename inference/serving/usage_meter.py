@@ -1,4 +1,4 @@
-"""What one request has used so far, from what passed by: reported where the backend says, else counted."""
+"""Counts what one request has used so far: as its backend reports it, else by the events that passed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from typing import Final
 from billing.ledger.operations import Basis
 from billing.money import Quantities
 from inference.backends.usage import Alert, UsageWatch
-from inference.events import (
-    Annotation,
-    Event,
-    Finish,
-    FunctionCallStart,
-    PromptLogprobs,
-    TextDelta,
-    ToolCallStart,
-    Usage,
-)
+from inference.events import Event, Finish, TextDelta, Usage
 from inference.tokenizer import CountTokens
 
 # Counted in one go: a millisecond's worth, so that nobody else waits, and no text is kept for long.
@@ -30,13 +21,13 @@ MORE_PIECES: Final = 16
 MORE_CHARACTERS: Final = 128
 
 
-class Meter:
+class UsageMeter:
     """
-    Follows the events of one request.
+    Follows the events of one request, and knows its usage at any moment.
 
     Texts are counted piece by piece, as they came: most backends send a token at a time, and what was
     generated in pieces is paid for in pieces. Without a vocabulary a piece is a token, which it is at the
-    least. Nothing is known only where nothing was seen and the backend has said nothing.
+    least. Usage is unknown only where nothing was seen and the backend has reported nothing.
     """
 
     def __init__(
@@ -46,7 +37,7 @@ class Meter:
         images: int,
         likely_prompt: int,
         output_bound: int,
-        count: CountTokens | None,
+        count_tokens: CountTokens | None,
         alert: Alert,
     ) -> None:
         self._completions = completions
@@ -60,7 +51,7 @@ class Meter:
         self.is_past_bound = False
         self._images = images
         self._likely_prompt = likely_prompt
-        self._count = count
+        self._count_tokens = count_tokens
         self._watch = UsageWatch(alert)
         # Since the last report.
         self._uncounted: list[str] = []
@@ -68,21 +59,15 @@ class Meter:
         self._finished: set[int] = set()
         self.has_output = False
 
-    def note(self, event: Event) -> None:
-        """Count an event's text. Usage events go to `report`."""
+    def count(self, event: Event) -> None:
+        """Count an event's billable text. Usage events go to `report`."""
         if type(event) is TextDelta:
-            text = event.text
+            text = event.text  # as its property, which would be a call for nearly every event
+        elif type(event) is Finish:
+            self._finished.add(event.index)
+            return
         else:
-            match event:
-                case Finish():
-                    self._finished.add(event.index)
-                    return
-                case PromptLogprobs() | Annotation():
-                    return
-                case ToolCallStart() | FunctionCallStart():
-                    text = event.name + event.arguments
-                case _:
-                    text = event.text  # type: ignore[union-attr]
+            text = event.billable_text
         if text:
             self.has_output = True
             self._uncounted.append(text)
@@ -91,10 +76,10 @@ class Meter:
             if self._pieces > self._most_pieces and self._characters > self._most_characters:
                 self.is_past_bound = True
             if len(self._uncounted) >= MAX_UNCOUNTED:
-                self._settle_count()
+                self._count_pending()
 
     def report(self, usage: Usage) -> None:
-        """What the backend says it has used from the start. What cannot be true is not taken."""
+        """Take the backend's own count, from the start of the answer; what cannot be true is not taken."""
         believed = self._watch.report(
             usage.prompt_tokens,
             usage.completion_tokens,
@@ -110,7 +95,7 @@ class Meter:
 
     @property
     def is_reported(self) -> bool:
-        """Whether the backend itself has said the whole: after every Finish, and nothing came later."""
+        """Whether the backend itself reported the whole: after every Finish, and nothing came later."""
         return (
             self._watch.latest is not None
             and len(self._finished) >= self._completions
@@ -123,11 +108,11 @@ class Meter:
         return Basis.USAGE if self.is_reported else Basis.OBSERVED
 
     def usage(self) -> Usage | None:
-        """Everything so far, or None where it cannot be known."""
+        """The usage so far, or None where it cannot be known."""
         reported = self._watch.latest
-        if reported is None and self._count is None and not self.has_output:
+        if reported is None and self._count_tokens is None and not self.has_output:
             return None
-        self._settle_count()
+        self._count_pending()
         if reported is None:
             return Usage(self._likely_prompt, self._within_bound(self._counted))
         return Usage(
@@ -139,15 +124,15 @@ class Meter:
         )
 
     def unfinished(self) -> list[int]:
-        """The completions that have not ended."""
+        """The indexes of completions that have not ended."""
         return [index for index in range(self._completions) if index not in self._finished]
 
     def _within_bound(self, completion_tokens: int) -> int:
-        """What went on after the bound and was cut is not the customer's, who asked for no more."""
+        """The tokens to charge: what went past the bound and was cut is not the customer's to pay."""
         return min(completion_tokens, self._output_bound) if self.is_past_bound else completion_tokens
 
     def quantities(self) -> Quantities | None:
-        """The same as an amount can be made of it."""
+        """The usage so far as prices are applied to it; None where it cannot be known."""
         usage = self.usage()
         if usage is None:
             return None
@@ -158,10 +143,10 @@ class Meter:
             images=self._images,
         )
 
-    def _settle_count(self) -> None:
-        if self._count is None:
+    def _count_pending(self) -> None:
+        if self._count_tokens is None:
             # A piece is a token at the least.
             self._counted += len(self._uncounted)
         else:
-            self._counted += sum(map(self._count, self._uncounted))
+            self._counted += sum(map(self._count_tokens, self._uncounted))
         self._uncounted.clear()

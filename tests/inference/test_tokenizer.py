@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inference import tokenizer
-from inference.dialects.texts import texts_of
+from inference.dialects.texts import prompt_texts
 from inference.prompt import ImagePart, Prompt, TextPart, Tool, Turn
 
 
@@ -104,7 +104,7 @@ def test_a_short_text_costs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_simulator_never_counts_more_than_is_held_for() -> None:
     asked = prompt("Hello, wörld! " * 50, tools=(Tool("f", "g", {"a": [1, 2, {"b": "c"}]}),))
 
-    assert sum(map(tokenizer.counter("o200k_base"), texts_of(asked))) <= size(asked).upper
+    assert sum(map(tokenizer.counter("o200k_base"), prompt_texts(asked))) <= size(asked).upper
 
 
 def test_requests_that_come_at_once_load_a_vocabulary_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ from gateway_site.api.errors import (
 )
 from inference.backends.base import Dispatch, InferenceBackend
 from inference.backends.simulator.script import CountTokens, Manner, Script
-from inference.dialects.texts import texts_of
+from inference.dialects.texts import prompt_texts
 from inference.events import Event, Finish, Usage
 from inference.prompt import Prompt
 
@@ -158,8 +158,8 @@ class SimulatorBackend(InferenceBackend):
             not prompt.tools and prompt.answer_format is None and not any(type(e) is tuple for e in said)
         )
         if is_plain and len(said) <= TURNS_COUNTED_AT_ONCE and characters < CHARACTERS_COUNTED_AT_ONCE:
-            return sum(map(self._count, texts_of(prompt)))
-        return await asyncio.to_thread(lambda: sum(map(self._count, texts_of(prompt))))
+            return sum(map(self._count, prompt_texts(prompt)))
+        return await asyncio.to_thread(lambda: sum(map(self._count, prompt_texts(prompt))))
 
 
 def _usage(name: str, prompt: Prompt, asked: int, scripts: list[Script]) -> Iterator[Usage]:

@@ -194,7 +194,7 @@ class ResponseWriter:
                 self._end_items(reason)
             case Usage():
                 self._usage = event
-            case WebSearch(text=query):
+            case WebSearch(query=query):
                 self._search(query)
             case TextDelta() | RefusalDelta() | ReasoningDelta() | PromptLogprobs():
                 return

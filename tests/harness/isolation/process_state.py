@@ -14,7 +14,9 @@ from gateway_site.database.row_writer import RowWriter
 from gateway_site.health import readiness
 from inference.activity import writer as activity_writer
 from inference.catalog import served_models
-from inference.serving import authentication, load_balancing, request_task
+from inference.serving import authentication
+from inference.serving.lifecycle import request_task
+from inference.serving.load_balancing.load_balancer import load_balancer
 from policies.enforcement.background_judging import background
 from policies.enforcement.judging import memory
 from policies.enforcement.publication_cache import reader
@@ -31,7 +33,7 @@ def forget() -> None:
     readiness.forget()
     served_models.forget()
     authentication.forget()
-    load_balancing._deployments._circuits.clear()
+    load_balancer._circuits.clear()
     memory.forget()
 
 
@@ -39,7 +41,7 @@ def take_away() -> list[str]:
     """What is still going on, which is ended here; what was still to be written is not."""
     left = [f"a thread, {each.name}" for each in threading.enumerate() if each.name in THREADS]
     left += [f"notes for {name}" for name, writer in WRITERS.items() if writer._waiting]
-    left += ["requests"] * bool(request_task.flights) + ["judging"] * bool(background._tasks)
+    left += ["requests"] * bool(request_task.running_requests) + ["judging"] * bool(background._tasks)
     left += ["a live tail"] * bool(watching or poller.is_running)
     if left:
         for writer in WRITERS.values():
@@ -47,7 +49,7 @@ def take_away() -> list[str]:
             writer.close(5)
         reader.close()
         close_ledger(5)
-        request_task.flights.clear()
+        request_task.running_requests.clear()
         background._tasks.clear()
         watching.clear()
     return left

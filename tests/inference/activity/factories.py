@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from gateway_site.database.row_writer import RowWriter
 from inference.activity import writer as activity_writer
-from inference.activity.trace import Trace
+from inference.activity.trace import RequestTrace
 from inference.models import Activity
 from organization.models import ProjectKey
 
@@ -42,11 +42,11 @@ def receipt_address(request: Activity) -> str:
     return reverse("admin:inference_activity_change", args=[request.pk])
 
 
-def trace(key: ProjectKey) -> Trace:
-    ended = Trace(key, "/v1/chat/completions", id=uuid.uuid4())
+def trace(key: ProjectKey) -> RequestTrace:
+    ended = RequestTrace(key, "/v1/chat/completions", id=uuid.uuid4())
     ended.ended = time.monotonic()
     return ended
 
 
-def new_writer() -> RowWriter[Trace]:
+def new_writer() -> RowWriter[RequestTrace]:
     return RowWriter("activity", activity_writer._insert)

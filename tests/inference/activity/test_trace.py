@@ -12,7 +12,7 @@ from billing import services
 from gateway_site.database import row_writer
 from gateway_site.database.row_writer import RowWriter
 from inference.activity import writer as activity_writer
-from inference.activity.trace import Trace
+from inference.activity.trace import RequestTrace
 from inference.activity.writer import writer
 from inference.models import Activity
 from tests.factories import SOMEONE
@@ -125,7 +125,7 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
 
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.01)
     monkeypatch.setattr(row_writer, "RETRY_SECONDS", 0.01)
-    made: RowWriter[Trace] = RowWriter("activity", failing)
+    made: RowWriter[RequestTrace] = RowWriter("activity", failing)
     first, second = trace(gateway.key), trace(gateway.key)
 
     made.note(first)
@@ -141,7 +141,7 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
 
 def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
-    made: RowWriter[Trace] = RowWriter("activity", activity_writer._insert, max_waiting=3)
+    made: RowWriter[RequestTrace] = RowWriter("activity", activity_writer._insert, max_waiting=3)
     traces = [trace(gateway.key) for _ in range(5)]
 
     for each in traces:

@@ -15,8 +15,9 @@ from gateway_site.api.bodies import checkpoints
 from gateway_site.api.bodies.checkpoints import Stopped, checkpoint
 from gateway_site.api.errors import InvalidRequest, RateLimited, Unavailable
 from inference import tokenizer
-from inference.serving import body_pool, load_balancing
+from inference.serving import body_pool
 from inference.serving.body_pool import SMALL_BODY_BYTES, SMALL_BODY_NODES, BodyWork, FairPool
+from inference.serving.load_balancing.load_balancer import load_balancer
 from tests.harness.error_checks import assert_error
 from tests.inference.backends.upstreams.faulty.server import upstream_in_thread
 from tests.inference.customer import Gateway
@@ -203,7 +204,7 @@ def test_a_deadline_before_any_backend_was_asked_blames_none(
         assert stuck.stopped.wait(5)
         assert upstream.exchanges == []
     assert not Reservation.objects.exists()
-    assert not load_balancing._deployments._circuits
+    assert not load_balancer._circuits
 
 
 def test_a_client_that_disconnects_stops_the_work_on_its_body(gateway: Gateway, stuck: Gate) -> None:

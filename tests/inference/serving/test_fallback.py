@@ -11,7 +11,8 @@ from billing.models import Reservation
 from inference.activity.writer import writer
 from inference.catalog import served_models
 from inference.models import Activity
-from inference.serving import load_balancing
+from inference.serving.load_balancing.circuit_breaker import FAILURES_TO_OPEN
+from inference.serving.load_balancing.load_balancer import load_balancer
 from organization.models import Project
 from tests.harness.error_checks import assert_error
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
@@ -30,7 +31,7 @@ def upstream() -> Iterator[FaultyUpstream]:
 
 @pytest.fixture(autouse=True)
 def _closed_circuits() -> None:
-    load_balancing._deployments._circuits.clear()
+    load_balancer._circuits.clear()
 
 
 def make_pair(first: str) -> None:
@@ -92,7 +93,7 @@ def test_when_all_fail_the_last_ones_error_is_told(gateway: Gateway) -> None:
 def test_a_deployment_that_fails_is_asked_last_for_a_while(gateway: Gateway) -> None:
     make_pair("fails-500")
 
-    for _ in range(load_balancing.FAILURES_TO_OPEN):
+    for _ in range(FAILURES_TO_OPEN):
         gateway.ask("pair")
     gateway.ask("pair")
 
@@ -104,7 +105,7 @@ def test_a_deployment_that_fails_is_asked_last_for_a_while(gateway: Gateway) -> 
 def test_a_clients_own_fault_does_not_count_against_a_deployment(gateway: Gateway) -> None:
     make_pair("fails-rejected")
 
-    for _ in range(load_balancing.FAILURES_TO_OPEN + 1):
+    for _ in range(FAILURES_TO_OPEN + 1):
         assert gateway.ask("pair").status == 422
 
 

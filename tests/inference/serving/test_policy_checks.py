@@ -21,7 +21,7 @@ from inference.events import (
     Usage,
     WebSearch,
 )
-from inference.serving.policy_checks import text_of
+from inference.serving.policy_checks import event_text
 from organization.models import Organization
 from policies import services
 from policies.enforcement.judging import memory
@@ -319,12 +319,12 @@ def test_a_paused_policy_stops_nothing_from_then_on(gateway: Gateway) -> None:
     ],
 )
 def test_every_event_that_carries_text_is_described(event: Any, text: str) -> None:
-    described = text_of(event)
+    described = event_text(event)
 
     assert described is not None
     assert described[1] == text
 
 
 def test_what_carries_none_is_not() -> None:
-    assert text_of(Finish(0, "stop")) is None
-    assert text_of(Usage(1, 1)) is None
+    assert event_text(Finish(0, "stop")) is None
+    assert event_text(Usage(1, 1)) is None

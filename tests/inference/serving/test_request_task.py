@@ -13,9 +13,10 @@ from billing.models import Reservation
 from gateway_site.lifespan import Lifespan
 from inference.backends import registry
 from inference.backends.simulator.backend import SimulatorBackend
-from inference.serving import consumers, request_task
-from inference.serving import generation as pipeline
-from inference.serving.response_sender import PING
+from inference.serving import consumers
+from inference.serving.lifecycle import request_task
+from inference.serving.response_sender import KEEP_ALIVE
+from inference.serving.usage_meter import UsageMeter
 from tests.inference.customer import HELLO, Gateway
 from tests.inference.serving.paced_client import Caller, run
 
@@ -43,9 +44,9 @@ async def until_said(words: int) -> None:
 
 
 def heard() -> int:
-    for flight in request_task.flights:
-        if flight.generation is not None and flight.generation._meter.has_output:
-            seen = flight.generation._meter.quantities()
+    for request in request_task.running_requests:
+        if request.generation is not None and request.generation._meter.has_output:
+            seen = request.generation._meter.quantities()
             return 0 if seen is None else seen.completion
     return 0
 
@@ -64,7 +65,7 @@ def test_it_works(gateway: Gateway) -> None:
         return caller.content
 
     assert run(story).endswith(b"data: [DONE]\n\n")
-    assert not request_task.flights
+    assert not request_task.running_requests
 
 
 def test_the_head_of_a_stream_comes_with_its_first_record(gateway: Gateway) -> None:
@@ -239,13 +240,13 @@ def test_a_silent_stream_is_kept_alive_with_comments(gateway: Gateway, settings:
 
     async def story() -> Caller:
         caller = Caller(gateway, "fails-hang-midway", stream=True)
-        await caller.until(lambda caller: PING in caller.content)
+        await caller.until(lambda caller: KEEP_ALIVE in caller.content)
         caller.hang_up()
         await caller.ended()
         return caller
 
     caller = run(story)
-    assert caller.content.index(b"data: {") < caller.content.index(PING)
+    assert caller.content.index(b"data: {") < caller.content.index(KEEP_ALIVE)
     assert len(caller.records) == 3
 
 
@@ -332,14 +333,14 @@ def test_a_server_that_cancels_the_connection_gets_it_settled(gateway: Gateway) 
 
 def test_a_bug_in_a_stream_ends_it_with_a_record(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway.simulate("echo")
-    note = pipeline.Meter.note
+    count = UsageMeter.count
 
     def broken(self: Any, event: Any) -> None:
-        note(self, event)
+        count(self, event)
         if getattr(event, "text", "") == " my":
             raise RuntimeError("the secret plan")
 
-    monkeypatch.setattr(pipeline.Meter, "note", broken)
+    monkeypatch.setattr(UsageMeter, "count", broken)
 
     async def story() -> Caller:
         caller = Caller(gateway, "echo", stream=True)

@@ -10,7 +10,7 @@ import pytest
 
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects.chat import parse
-from inference.dialects.texts import texts_of
+from inference.dialects.texts import prompt_texts
 from inference.prompt import ImagePart, OtherPart, Prompt, TextPart, ToolCall, Turn
 
 PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()
@@ -273,7 +273,7 @@ def test_every_text_that_a_model_reads_is_there_to_be_judged() -> None:
         stop=["stop-27"],
     )
 
-    texts = set(texts_of(prompt))
+    texts = set(prompt_texts(prompt))
 
     found = {text.rpartition("-")[2] for text in texts if "-" in text}
     assert found == {str(place) for place in range(1, 28)}
@@ -283,5 +283,5 @@ def test_an_inline_image_is_no_text_but_its_address_is() -> None:
     inline = read({"role": "user", "content": [{"image_url": PNG}]})
     remote = read({"role": "user", "content": [{"image_url": WEB[0]}]}, remote=True)
 
-    assert list(texts_of(inline)) == []
-    assert list(texts_of(remote)) == [WEB[0]]
+    assert list(prompt_texts(inline)) == []
+    assert list(prompt_texts(remote)) == [WEB[0]]

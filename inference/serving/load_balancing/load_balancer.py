@@ -3,8 +3,8 @@ Which deployment of a model answers, and in which order the others are tried.
 
 Requests with the same affinity go to the same deployment, where the prompt's beginning may still be in a
 cache; rendezvous hashing moves as few of them as possible when one joins or leaves. The others are spread by
-weight. A deployment that failed several times in a row is asked last for a while: each process counts what
-it saw itself, so that a broken network path of one process does not close the deployment for all.
+weight. A deployment whose circuit breaker is open is asked last: each process counts the failures that it
+saw itself, so that a broken network path of one process does not close the deployment for all.
 """
 
 from __future__ import annotations
@@ -14,35 +14,27 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the catalog imports what makes targets; this module only orders them
-    from inference.catalog.served_models import ServedModel, Target
-
-FAILURES_TO_OPEN = 5
-OPEN_SECONDS = 10.0
+from inference.catalog.served_models import ServedModel, Target
+from inference.serving.load_balancing.circuit_breaker import CircuitBreaker
 
 
-@dataclass(slots=True)
-class Circuit:
-    """What this process saw of one deployment since it last answered."""
+class LoadBalancer:
+    """
+    Orders deployments by affinity or weight, and by the circuit breakers of this process.
 
-    failures: int = 0
-    opened_at: float | None = None
-
-
-class Deployments:
-    """The circuits of one process. `clock` is monotonic; `chance` gives numbers between 0 and 1."""
+    `clock` is monotonic; `chance` gives numbers between 0 and 1.
+    """
 
     def __init__(
         self, *, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random
     ) -> None:
         self._clock = clock
         self._chance = chance
-        self._circuits: dict[int, Circuit] = {}
+        # By deployment, those that have failed since they last answered.
+        self._circuits: dict[int, CircuitBreaker] = {}
 
-    def in_order(self, model: ServedModel, affinity: bytes | None) -> list[Target]:
+    def targets_in_order(self, model: ServedModel, affinity: bytes | None) -> list[Target]:
         """Every target, the one to ask first first; those whose circuit is open after all others."""
         if len(model.targets) == 1:
             return list(model.targets)
@@ -53,18 +45,18 @@ class Deployments:
         order = [target for target, _ in ranked]
         if self._circuits:
             order.sort(key=self._is_open)  # stable: the ranking stays within both halves
-            self._begin_trial(order[0])
+            if circuit := self._circuits.get(order[0].deployment_id):
+                circuit.begin_trial(self._clock())
         return order
 
-    def note_success(self, target: Target) -> None:
+    def record_success(self, target: Target) -> None:
+        """Close the deployment's circuit: what it failed at before is forgotten."""
         self._circuits.pop(target.deployment_id, None)
 
-    def note_failure(self, target: Target) -> None:
+    def record_failure(self, target: Target) -> None:
         """Count a failure that was the deployment's own; what a client caused is none."""
-        circuit = self._circuits.setdefault(target.deployment_id, Circuit())
-        circuit.failures += 1
-        if circuit.failures >= FAILURES_TO_OPEN:
-            circuit.opened_at = self._clock()
+        circuit = self._circuits.setdefault(target.deployment_id, CircuitBreaker())
+        circuit.record_failure(self._clock())
 
     def _rank(self, target: Target, weight: int, affinity: bytes | None) -> float:
         # The time until a first event that comes at a rate of `weight`: the smallest of several such times
@@ -82,21 +74,7 @@ class Deployments:
 
     def _is_open(self, target: Target) -> bool:
         circuit = self._circuits.get(target.deployment_id)
-        if circuit is None or circuit.opened_at is None:
-            return False
-        return self._clock() - circuit.opened_at < OPEN_SECONDS
-
-    def _begin_trial(self, target: Target) -> None:
-        """
-        One request at a time finds out whether a deployment is well again: the circuit counts as open for
-        the others until its outcome is noted, or for as long again if it never is.
-        """
-        circuit = self._circuits.get(target.deployment_id)
-        if circuit is not None and circuit.opened_at is not None and not self._is_open(target):
-            circuit.opened_at = self._clock()
+        return circuit is not None and circuit.is_open(self._clock())
 
 
-_deployments = Deployments()
-in_order = _deployments.in_order
-note_success = _deployments.note_success
-note_failure = _deployments.note_failure
+load_balancer = LoadBalancer()
