@@ -25,7 +25,7 @@ from inference.activity import writer
 from inference.activity.trace import RequestTrace
 from inference.dialects.chat import dialect as chat
 from inference.dialects.chat import parse as chat_prompt
-from inference.dialects.chat.head import Head
+from inference.dialects.chat.completion_info import CompletionInfo
 from inference.dialects.chat.parse import ChatCall
 from inference.dialects.responses import dialect as responses
 from inference.events import Event
@@ -62,8 +62,8 @@ def _parse_chat(raw: bytes, *, organization_id: uuid.UUID, remote_images: bool) 
     return chat_prompt.parse(raw, remote_images=remote_images)
 
 
-def _chat_head(call: ChatCall, organization_id: uuid.UUID, identifier: uuid.UUID) -> Head:
-    return Head(
+def _chat_head(call: ChatCall, organization_id: uuid.UUID, identifier: uuid.UUID) -> CompletionInfo:
+    return CompletionInfo(
         id=f"chatcmpl-{identifier.hex}",
         created=int(time.time()),
         model=call.prompt.model,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from inference.dialects.chat.head import Head, citation_of, usage_of
+from inference.dialects.chat.completion_info import CompletionInfo
 from inference.dialects.chat.response import (
     CalledFunction,
     ChatChoice,
     ChatCompletion,
     ChatResponseMessage,
+    ChatUsage,
     ChoiceLogprobs,
     MessageToolCall,
+    UrlCitationAnnotation,
 )
 from inference.events import (
     Annotation,
@@ -32,8 +34,8 @@ from inference.events import (
 
 
 class ChatFold:
-    def __init__(self, head: Head) -> None:
-        self._head = head
+    def __init__(self, info: CompletionInfo) -> None:
+        self._info = info
         self._choices: dict[int, _Choice] = {}
         self._usage: Usage | None = None
         self._prompt_logprobs: list[Any] | None = None
@@ -47,7 +49,7 @@ class ChatFold:
                 self._usage = event
             case PromptLogprobs(entries=entries):
                 self._prompt_logprobs = list(entries)
-            case ReasoningDelta() if not self._head.show_reasoning:
+            case ReasoningDelta() if not self._info.show_reasoning:
                 return
             case _:
                 choice = self._choices.get(event.index)
@@ -56,16 +58,16 @@ class ChatFold:
                 choice.add(event)
 
     def result(self) -> ChatCompletion:
-        head = self._head
+        info = self._info
         return ChatCompletion(
-            id=head.id,
+            id=info.id,
             object="chat.completion",
-            created=head.created,
-            model=head.model,
+            created=info.created,
+            model=info.model,
             choices=[self._choices[index].result(index) for index in sorted(self._choices)],
-            usage=None if self._usage is None else usage_of(self._usage),
-            system_fingerprint=head.system_fingerprint,
-            service_tier=head.service_tier,
+            usage=None if self._usage is None else ChatUsage.of(self._usage),
+            system_fingerprint=info.system_fingerprint,
+            service_tier=info.service_tier,
             prompt_logprobs=self._prompt_logprobs,
         )
 
@@ -129,7 +131,7 @@ class _Choice:
             reasoning_content="".join(self.reasoning) or None,
             tool_calls=[MessageToolCall(id=call.id, function=call.called()) for call in self.calls] or None,
             function_call=None if self.function is None else self.function.called(),
-            annotations=[citation_of(event) for event in self.annotations] or None,
+            annotations=[UrlCitationAnnotation.of(event) for event in self.annotations] or None,
         )
 
     def _logprobs(self) -> ChoiceLogprobs | None:

@@ -1,5 +1,5 @@
 """
-The chat completion and its chunks, as they are sent. Also the OpenAPI components.
+The chat completion and its chunks, as they are sent: these types are also the OpenAPI components.
 
 A message leaves out what it has nothing for. Clients send messages back as they got them, and the
 interface refuses `refusal` and `annotations` in a request: one of our own answers, with a null in it,
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from inference.events import FinishReason, TokenLogprob
+from inference.events import Annotation, FinishReason, TokenLogprob, Usage
 
 
 class UrlCitation(Struct, forbid_unknown_fields=True):
@@ -25,6 +25,10 @@ class UrlCitation(Struct, forbid_unknown_fields=True):
 class UrlCitationAnnotation(Struct, forbid_unknown_fields=True, kw_only=True):
     type: Literal["url_citation"] = "url_citation"
     url_citation: UrlCitation
+
+    @classmethod
+    def of(cls, event: Annotation) -> UrlCitationAnnotation:
+        return cls(url_citation=UrlCitation(event.url, event.title, event.start, event.end))
 
 
 class CalledFunction(Struct, forbid_unknown_fields=True):
@@ -72,6 +76,22 @@ class ChatUsage(Struct, forbid_unknown_fields=True, omit_defaults=True):
     total_tokens: int
     prompt_tokens_details: dict[str, int] | None = None
     completion_tokens_details: dict[str, int] | None = None
+
+    @classmethod
+    def of(cls, usage: Usage) -> ChatUsage:
+        prompt = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
+        completion = {"reasoning_tokens": usage.reasoning_tokens}
+        return cls(
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            total_tokens=usage.total_tokens,
+            prompt_tokens_details=_without_unreported(prompt),
+            completion_tokens_details=_without_unreported(completion),
+        )
+
+
+def _without_unreported(details: dict[str, int | None]) -> dict[str, int] | None:
+    return {name: count for name, count in details.items() if count is not None} or None
 
 
 class ChatCompletion(Struct, forbid_unknown_fields=True, omit_defaults=True):

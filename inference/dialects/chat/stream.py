@@ -18,8 +18,9 @@ from typing import Any
 
 import msgspec
 
-from inference.dialects.chat.head import Head, citation_of, escaped, usage_of
-from inference.dialects.chat.response import ChoiceLogprobs
+from inference.dialects.chat.completion_info import CompletionInfo
+from inference.dialects.chat.response import ChatUsage, ChoiceLogprobs, UrlCitationAnnotation
+from inference.dialects.sse import escape_line_breaks
 from inference.events import (
     Annotation,
     Event,
@@ -45,12 +46,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChatStream:
-    def __init__(self, head: Head) -> None:
-        self._show_reasoning = head.show_reasoning
-        self._include_usage = head.include_usage
+    def __init__(self, info: CompletionInfo) -> None:
+        self._show_reasoning = info.show_reasoning
+        self._include_usage = info.include_usage
         # Everything but the delta is the same in each chunk, so it is written once.
-        self._start = b"data: " + escaped(_encode(_shared(head)))[:-1] + b',"choices":['
-        self._after = b"}]" + (b',"usage":null' if head.include_usage else b"") + b"}\n\n"
+        self._start = b"data: " + escape_line_breaks(_encode(_shared(info)))[:-1] + b',"choices":['
+        self._after = b"}]" + (b',"usage":null' if info.include_usage else b"") + b"}\n\n"
         self._after_text = b'},"finish_reason":null,"logprobs":null' + self._after
         # By choice, and only once its role is out: a choice that is here needs nothing but its text.
         self._before_text: dict[int, bytes] = {}
@@ -67,7 +68,7 @@ class ChatStream:
                 text = event.text
                 encoded = _encode(text)
                 if not text.isascii():
-                    encoded = escaped(encoded)
+                    encoded = escape_line_breaks(encoded)
                 return before + encoded + self._after_text if text else b""
         return self._write_slowly(event)
 
@@ -75,7 +76,7 @@ class ChatStream:
         """The usage record, if it was asked for and is known, and `[DONE]`."""
         if not self._include_usage or self._usage is None:
             return DONE
-        return self._start + b'],"usage":' + _encode(usage_of(self._usage)) + b"}\n\n" + DONE
+        return self._start + b'],"usage":' + _encode(ChatUsage.of(self._usage)) + b"}\n\n" + DONE
 
     def _write_slowly(self, event: Event) -> bytes:
         match event:
@@ -98,8 +99,8 @@ class ChatStream:
                 self._annotations.setdefault(event.index, []).append(event)
                 return b""
             case PromptLogprobs(entries=entries):
-                chunk = self._chunk(0, {})
-                return chunk.replace(b"}\n\n", b',"prompt_logprobs":' + escaped(_encode(entries)) + b"}\n\n")
+                encoded = escape_line_breaks(_encode(entries))
+                return self._chunk(0, {}).replace(b"}\n\n", b',"prompt_logprobs":' + encoded + b"}\n\n")
             case _:
                 return self._write_call(event)
 
@@ -122,7 +123,7 @@ class ChatStream:
         cited = self._annotations.pop(index, None)
         before = b""
         if cited:
-            before = self._chunk(index, {"annotations": [citation_of(event) for event in cited]})
+            before = self._chunk(index, {"annotations": [UrlCitationAnnotation.of(event) for event in cited]})
         delta = {} if index in self._spoke else {"content": ""}
         return before + self._chunk(index, delta, finish=reason)
 
@@ -144,26 +145,26 @@ class ChatStream:
         return (
             self._start
             + (b'{"index":%d,"delta":' % index)
-            + escaped(_encode(delta))
+            + escape_line_breaks(_encode(delta))
             + b',"finish_reason":'
             + _encode(finish)
             + b',"logprobs":'
-            + escaped(_encode(logprobs))
+            + escape_line_breaks(_encode(logprobs))
             + self._after
         )
 
 
-def _shared(head: Head) -> dict[str, Any]:
+def _shared(info: CompletionInfo) -> dict[str, Any]:
     shared: dict[str, Any] = {
-        "id": head.id,
+        "id": info.id,
         "object": "chat.completion.chunk",
-        "created": head.created,
-        "model": head.model,
+        "created": info.created,
+        "model": info.model,
     }
-    if head.system_fingerprint is not None:
-        shared["system_fingerprint"] = head.system_fingerprint
-    if head.service_tier is not None:
-        shared["service_tier"] = head.service_tier
+    if info.system_fingerprint is not None:
+        shared["system_fingerprint"] = info.system_fingerprint
+    if info.service_tier is not None:
+        shared["service_tier"] = info.service_tier
     return shared
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from inference.dialects.chat.head import escaped
+from inference.dialects.sse import escape_line_breaks
 
 _encode = msgspec.json.Encoder().encode
 
@@ -27,7 +27,9 @@ class Records:
         if self.is_on:
             data = _encode({"type": type, **fields, "sequence_number": self._next})
             self._next += 1
-            self._waiting.append(b"event: " + type.encode() + b"\ndata: " + escaped(data) + b"\n\n")
+            self._waiting.append(
+                b"event: " + type.encode() + b"\ndata: " + escape_line_breaks(data) + b"\n\n"
+            )
 
     def take(self) -> bytes:
         records = b"".join(self._waiting)
@@ -38,7 +40,7 @@ class Records:
         """One record at once, for what is said most often: `opening` is what `opening_of` gave."""
         encoded = _encode(text)
         if not text.isascii():
-            encoded = escaped(encoded)
+            encoded = escape_line_breaks(encoded)
         number = self._next
         self._next = number + 1
         return opening + encoded + b',"logprobs":[],"sequence_number":%d}\n\n' % number

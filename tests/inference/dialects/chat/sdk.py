@@ -9,10 +9,10 @@ import httpx2
 import openai
 from openai.types.chat import ChatCompletion
 
-from inference.dialects.chat.head import Head
+from inference.dialects.chat.completion_info import CompletionInfo
 from inference.events import Event
 
-HEAD = Head(id="chatcmpl-1", created=1, model="m")
+HEAD = CompletionInfo(id="chatcmpl-1", created=1, model="m")
 QUESTION: Any = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
 
 

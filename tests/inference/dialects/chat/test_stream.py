@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gateway_site.api.errors import BackendFailed
 from inference.dialects.chat import dialect
-from inference.dialects.chat.head import Head
+from inference.dialects.chat.completion_info import CompletionInfo
 from inference.dialects.chat.response import ChatCompletionChunk
 from inference.dialects.chat.stream import DONE
 from inference.events import (
@@ -37,7 +37,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 WITH_USAGE = msgspec.structs.replace(HEAD, include_usage=True)
 HELLO = [TextDelta(0, ""), TextDelta(0, "He"), TextDelta(0, "llo"), Finish(0, "stop"), Usage(1, 2)]
 
-GOLDENS: list[tuple[str, Head, list[Any]]] = [
+GOLDENS: list[tuple[str, CompletionInfo, list[Any]]] = [
     ("chat_text", HEAD, HELLO),
     ("chat_text_usage", WITH_USAGE, HELLO),
     ("chat_n2", HEAD, [TextDelta(0, "x"), TextDelta(1, "y"), Finish(1, "stop"), Finish(0, "stop")]),
@@ -54,14 +54,14 @@ GOLDENS: list[tuple[str, Head, list[Any]]] = [
 ]
 
 
-def stream_of(events: Sequence[Any], head: Head = HEAD) -> bytes:
+def stream_of(events: Sequence[Any], head: CompletionInfo = HEAD) -> bytes:
     async def collect() -> bytes:
         return b"".join([record async for record in dialect.records(replay(events), head)])
 
     return asyncio.run(collect())
 
 
-def body_of(events: Sequence[Any], head: Head = HEAD) -> bytes:
+def body_of(events: Sequence[Any], head: CompletionInfo = HEAD) -> bytes:
     return asyncio.run(dialect.fold(replay(events), head))
 
 
@@ -83,7 +83,7 @@ def test_it_works() -> None:
 
 @pytest.mark.parametrize(("name", "head", "events"), GOLDENS, ids=[row[0] for row in GOLDENS])
 def test_records_are_those_that_the_sdks_were_seen_to_accept(
-    name: str, head: Head, events: list[Event]
+    name: str, head: CompletionInfo, events: list[Event]
 ) -> None:
     golden = (GOLDEN / f"{name}.sse").read_bytes()
 
@@ -250,7 +250,9 @@ def test_prompt_logprobs_come_with_the_first_chunk() -> None:
 
 
 def test_names_with_formatting_characters_stay_as_they_are() -> None:
-    head = Head(id='a"%d', created=1, model="100%s\u2028{0}", system_fingerprint="fp", service_tier="flex")
+    head = CompletionInfo(
+        id='a"%d', created=1, model="100%s\u2028{0}", system_fingerprint="fp", service_tier="flex"
+    )
 
     chunks = read_chunks(stream_of(HELLO, head))
 
