@@ -23,16 +23,18 @@ from billing.money import short_usd
 from gateway_site.api.errors import ApiError
 from gateway_site.console.kit.model_admin import (
     ActionForm,
+    Confirmation,
     ModelAdmin,
     PageExtension,
     Panel,
     ReadOnlyAdmin,
+    Selection,
     TextInput,
     address_of,
-    confirmed,
+    confirmed_action,
     display,
     extend_pages,
-    page_of,
+    render_page,
 )
 from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
@@ -81,33 +83,33 @@ def account_of(row: Organization | Account) -> Account:
     return Account.objects.filter(pk=row.pk).first() or Account()
 
 
-def tell_grant(row: Organization | Account, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def grant_confirmation_rows(row: Organization | Account, given: dict[str, Any]) -> list[tuple[str, Any]]:
     account = account_of(row)
-    facts: list[tuple[str, Any]] = [
+    rows: list[tuple[str, Any]] = [
         ("Available now", money(account.available_nanousd)),
         ("Held for running requests", money(account.held_nanousd)),
     ]
     if "usd" in given:
         amount = given["usd"]
-        facts += [
+        rows += [
             ("Granted" if amount >= 0 else "Taken back", in_full(abs(amount))),
             ("Available afterwards", in_full(account.available_nanousd + amount)),
             ("Reason", given["reason"] or "none given"),
             ("Reference", given["reference"] or "none given"),
         ]
-    return facts
+    return rows
 
 
-@confirmed(
+@confirmed_action(
     label="Grant credit",
     consequence="The credit can be spent at once by every project of the organization; what is taken back "
     "cannot. A grant is never edited; a wrong one is corrected by another.",
     icon="add_card",
     permission="billing.add_creditgrant",
-    facts=tell_grant,
+    confirmation_rows=grant_confirmation_rows,
     form=GrantForm,
-    is_reviewed=True,
-    one_at_a_time=True,
+    confirmation=Confirmation.REVIEW,
+    selection=Selection.ONE,
 )
 def grant_credit(page: Any, request: HttpRequest, row: Organization | Account, given: dict[str, Any]) -> str:
     organization = organization_of(row)
@@ -232,7 +234,7 @@ class CreditGrantAdmin(ModelAdmin):
                 return HttpResponseRedirect(reverse(name, args=[chosen.pk, "grant_credit"]))
         names = Organization.objects.order_by("name").values_list("name", flat=True)[:200]
         context = {"typed": typed, "names": names}
-        return page_of(self, request, "admin/billing/choose_organization.html", "Grant credit", context)
+        return render_page(self, request, "admin/billing/choose_organization.html", "Grant credit", context)
 
     @display(description="Time", ordering="id")
     def created(self, grant: CreditGrant) -> SafeString:

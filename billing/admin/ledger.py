@@ -17,7 +17,15 @@ from billing import services
 from billing.admin.money import UsdField, in_full, money
 from billing.models import CostLine, Reservation
 from billing.money import cost, price_text, short_usd, usd
-from gateway_site.console.kit.model_admin import ActionForm, ReadOnlyAdmin, ShortPaginator, confirmed, display
+from gateway_site.console.kit.model_admin import (
+    ActionForm,
+    Confirmation,
+    ReadOnlyAdmin,
+    Selection,
+    ShortPaginator,
+    confirmed_action,
+    display,
+)
 from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 
@@ -69,8 +77,8 @@ class CostForm(ActionForm):
         return cost_nanousd
 
 
-def tell(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any]]:
-    facts: list[tuple[str, Any]] = [
+def reservation_confirmation_rows(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = [
         ("State", reservation.get_state_display()),
         ("Of", f"{reservation.project} of {reservation.organization}"),
         ("Model", reservation.model),
@@ -79,15 +87,15 @@ def tell(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any
     ]
     if (observed := reservation.observed) is not None:
         seen = f"{observed.prompt} prompt and {observed.completion} completion tokens"
-        facts.append(("Seen before it was lost", f"{seen}, {short_usd(cost(reservation.price, observed))}"))
+        rows.append(("Seen before it was lost", f"{seen}, {short_usd(cost(reservation.price, observed))}"))
     if "cost" in given:
         charged = min(given["cost"], reservation.reserved_nanousd)
-        facts += [
+        rows += [
             ("Charged to the customer", in_full(charged)),
             ("Given back", money(reservation.reserved_nanousd - charged)),
             ("Your own loss", money(given["cost"] - charged)),
         ]
-    return facts
+    return rows
 
 
 def is_unknown(reservation: Reservation) -> bool:
@@ -142,16 +150,16 @@ class ReservationAdmin(ReadOnlyAdmin):
         """A request's id, whatever its state."""
         return (found_by_id(queryset, "pk", search_term) if search_term else queryset), False
 
-    @confirmed(
+    @confirmed_action(
         label="Settle",
         consequence="The request is charged at this cost at once. What was held beyond it goes back to the "
         "customer; what it cost beyond the hold is your loss. This cannot be undone.",
         icon="task_alt",
-        facts=tell,
+        confirmation_rows=reservation_confirmation_rows,
         applies=is_unknown,
         form=CostForm,
-        is_reviewed=True,
-        one_at_a_time=True,
+        confirmation=Confirmation.REVIEW,
+        selection=Selection.ONE,
     )
     def settle(self, request: HttpRequest, reservation: Reservation, given: dict[str, Any]) -> str:
         _, outcome = services.resolve_reservation(
@@ -159,13 +167,13 @@ class ReservationAdmin(ReadOnlyAdmin):
         )
         return f"settled, {short_usd(outcome.charged_nanousd or 0)} charged"
 
-    @confirmed(
+    @confirmed_action(
         label="Write off",
         consequence="The credit goes back to the customer, and the operator bears what the requests cost. "
         "This cannot be undone.",
         done="written off",
         icon="money_off",
-        facts=tell,
+        confirmation_rows=reservation_confirmation_rows,
         applies=is_unknown,
         is_dangerous=True,
     )

@@ -18,12 +18,14 @@ from billing.money import short_usd
 from gateway_site.console.kit.model_admin import (
     ActionForm,
     AutocompleteFilter,
+    Confirmation,
     Panel,
     ReadOnlyAdmin,
     Select,
+    Selection,
     TabularInline,
     address_of,
-    confirmed,
+    confirmed_action,
     display,
 )
 from gateway_site.console.kit.timestamps import timestamp
@@ -101,7 +103,7 @@ class ChangedLimitForm(LimitForm):
     period = None  # type: ignore[assignment]
 
 
-def tell_limit(row: services.Scope | Account, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def limit_confirmation_rows(row: services.Scope | Account, given: dict[str, Any]) -> list[tuple[str, Any]]:
     scope = scope_of(row)
     if "limit" not in given:
         return [(words_for(cap), _words(cap)) for cap in limits_on(scope)]
@@ -111,31 +113,31 @@ def tell_limit(row: services.Scope | Account, given: dict[str, Any]) -> list[tup
 
 def _change(scope: services.Scope, period: str, cap: SpendingCap | None, limit: int) -> list[tuple[str, Any]]:
     used = sum(services.used_in_period(scope, period))
-    facts: list[tuple[str, Any]] = [
+    rows: list[tuple[str, Any]] = [
         ("Spending in", PERIOD_WORDS[period]),
         ("Limit now", money(cap.limit_nanousd) if cap else "none"),
         ("New limit", in_full(limit)),
         ("Used in this period already", money(used)),
     ]
     if used >= limit:
-        facts.append(("Careful", "This is used up: new requests are refused at once. Running ones go on."))
-    return facts
+        rows.append(("Careful", "This is used up: new requests are refused at once. Running ones go on."))
+    return rows
 
 
 def _words(cap: SpendingCap) -> str:
     return f"{short_usd(cap.limit_nanousd)} {PERIOD_WORDS[cap.period]}"
 
 
-@confirmed(
+@confirmed_action(
     label="Set limit",
     consequence="Requests that could go over the limit are refused. One that exists for the same period is "
     "replaced.",
     icon="speed",
     permission="billing.change_spendingcap",
-    facts=tell_limit,
+    confirmation_rows=limit_confirmation_rows,
     form=LimitForm,
-    is_reviewed=True,
-    one_at_a_time=True,
+    confirmation=Confirmation.REVIEW,
+    selection=Selection.ONE,
 )
 def set_limit(page: Any, request: HttpRequest, row: services.Scope | Account, given: dict[str, Any]) -> str:
     cap = services.set_spending_limit(
@@ -147,7 +149,7 @@ def set_limit(page: Any, request: HttpRequest, row: services.Scope | Account, gi
     return f"limited to {_words(cap)}"
 
 
-def tell_cap(cap: SpendingCap, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def cap_confirmation_rows(cap: SpendingCap, given: dict[str, Any]) -> list[tuple[str, Any]]:
     if "limit" in given:
         return _change(scope_of_cap(cap), cap.period, cap, given["limit"])
     return [
@@ -237,15 +239,15 @@ class SpendingCapAdmin(ReadOnlyAdmin):
     def left(self, cap: Any) -> SafeString:
         return money(max(0, cap.limit_nanousd - cap.used_nanousd))
 
-    @confirmed(
+    @confirmed_action(
         label="Change",
         consequence="The new limit applies at once. Less than is used already stops new requests and no "
         "running ones.",
         icon="edit",
-        facts=tell_cap,
+        confirmation_rows=cap_confirmation_rows,
         form=ChangedLimitForm,
-        is_reviewed=True,
-        one_at_a_time=True,
+        confirmation=Confirmation.REVIEW,
+        selection=Selection.ONE,
     )
     def change_limit(self, request: HttpRequest, cap: SpendingCap, given: dict[str, Any]) -> str:
         changed = services.set_spending_limit(
@@ -256,14 +258,14 @@ class SpendingCapAdmin(ReadOnlyAdmin):
         )
         return f"limited to {_words(changed)}"
 
-    @confirmed(
+    @confirmed_action(
         label="Remove",
         consequence="The limit no longer applies, and what it counted is forgotten.",
         done="removed",
         icon="delete",
-        facts=tell_cap,
+        confirmation_rows=cap_confirmation_rows,
         is_dangerous=True,
-        is_removal=True,
+        removes_row=True,
     )
     def remove(self, request: HttpRequest, cap: SpendingCap) -> None:
         services.remove_spending_limit(cap=cap, actor=Actor.staff(request.user))

@@ -16,14 +16,16 @@ from django.utils.text import capfirst
 from gateway_site.console import roles, users
 from gateway_site.console.kit.model_admin import (
     ActionForm,
+    Confirmation,
     ModelAdmin,
     Panel,
     ReadOnlyAdmin,
     Select,
+    Selection,
     TextInput,
-    confirmed,
+    confirmed_action,
     display,
-    show_once,
+    show_secret_once,
 )
 from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
@@ -82,14 +84,14 @@ class RoleForm(ActionForm):
         self.fields["role"].choices = role_choices(self.request.user)  # type: ignore[attr-defined]
 
 
-def tell(user: User, given: dict[str, Any]) -> list[tuple[str, Any]]:
-    facts: list[tuple[str, Any]] = [
+def user_confirmation_rows(user: User, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = [
         ("Role now", users.role_of(user) or "none"),
         ("Last log-in", timestamp(user.last_login)),
     ]
     if "role" in given:
-        facts.append(("New role", given["role"]))
-    return facts
+        rows.append(("New role", given["role"]))
+    return rows
 
 
 @admin.register(User)
@@ -138,7 +140,7 @@ class UserAdmin(ModelAdmin):
 
     def response_add(self, request: Any, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         title = f"{obj.username} can log in"
-        return show_once(self, request, title=title, secret=request.new_password, what="password")
+        return show_secret_once(self, request, title=title, secret=request.new_password, what="password")
 
     # --- columns -------------------------------------------------------------------------------------
 
@@ -160,14 +162,14 @@ class UserAdmin(ModelAdmin):
 
     # --- actions -------------------------------------------------------------------------------------
 
-    @confirmed(
+    @confirmed_action(
         label="Change role",
         consequence="From their next click on, the person may do what the new role allows, and no more.",
         icon="manage_accounts",
-        facts=tell,
+        confirmation_rows=user_confirmation_rows,
         form=RoleForm,
-        is_reviewed=True,
-        one_at_a_time=True,
+        confirmation=Confirmation.REVIEW,
+        selection=Selection.ONE,
     )
     def change_role(self, request: HttpRequest, user: User, given: dict[str, Any]) -> str:
         users.change_role(
@@ -175,38 +177,38 @@ class UserAdmin(ModelAdmin):
         )
         return f"now {given['role']}"
 
-    @confirmed(
+    @confirmed_action(
         label="Reset password",
         consequence="The person gets a new password, which is shown to you once. The old one stops working "
         "and they are logged out everywhere.",
         icon="lock_reset",
-        facts=tell,
-        one_at_a_time=True,
+        confirmation_rows=user_confirmation_rows,
+        selection=Selection.ONE,
     )
     def reset_password(self, request: HttpRequest, user: User) -> HttpResponse:
         welcome = users.reset_password(user=user, actor=Actor.staff(request.user), manager=request.user)
         title = f"{user.username} has a new password"
-        return show_once(self, request, title=title, secret=welcome.password or "", what="password")
+        return show_secret_once(self, request, title=title, secret=welcome.password or "", what="password")
 
-    @confirmed(
+    @confirmed_action(
         label="Deactivate",
         consequence="The person is logged out and cannot log in until they are reactivated. What they did "
         "stays in the trail.",
         done="deactivated",
         icon="person_off",
-        facts=tell,
+        confirmation_rows=user_confirmation_rows,
         applies=lambda user: user.is_active,
         is_dangerous=True,
     )
     def deactivate(self, request: HttpRequest, user: User) -> None:
         users.deactivate_user(user=user, actor=Actor.staff(request.user), manager=request.user)
 
-    @confirmed(
+    @confirmed_action(
         label="Reactivate",
         consequence="The person can log in again, with the password they had.",
         done="reactivated",
         icon="person_check",
-        facts=tell,
+        confirmation_rows=user_confirmation_rows,
         applies=lambda user: not user.is_active,
     )
     def reactivate(self, request: HttpRequest, user: User) -> None:

@@ -11,7 +11,15 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from gateway_site.console.kit.model_admin import ActionForm, ModelAdmin, TextInput, confirmed, display
+from gateway_site.console.kit.model_admin import (
+    ActionForm,
+    Confirmation,
+    ModelAdmin,
+    Selection,
+    TextInput,
+    confirmed_action,
+    display,
+)
 from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.backend_form import BackendForm, option_fields
 from inference.backends.kinds import KINDS, label_of
@@ -182,12 +190,12 @@ class BackendAdmin(ModelAdmin):
 
     # --- actions -------------------------------------------------------------------------------------
 
-    @confirmed(
+    @confirmed_action(
         label="Ask whether it is there",
         consequence="The backend is asked for its list of models, and what came of it is noted.",
         icon="network_ping",
-        is_immediate=True,
-        is_for_all=True,
+        confirmation=Confirmation.NONE,
+        selection=Selection.TOGETHER,
     )
     def ask(self, request: HttpRequest, backends: list[Backend]) -> None:
         for finding in probe(backends):
@@ -196,15 +204,15 @@ class BackendAdmin(ModelAdmin):
             else:
                 self.message_user(request, f"{finding.backend}: ready.", messages.SUCCESS)
 
-    @confirmed(
+    @confirmed_action(
         label="Import models",
         consequence="Models of the backend's own list are added to the catalog: switched off and without a "
         "price, so nothing is served before somebody decides. Those that are there are left alone.",
         icon="sync",
-        facts=tell,
+        confirmation_rows=tell,
         applies=lambda backend: backend.kind in KINDS and KINDS[backend.kind].has_model_list,
         form=ImportForm,
-        one_at_a_time=True,
+        selection=Selection.ONE,
     )
     def sync(self, request: HttpRequest, backend: Backend, given: dict[str, Any]) -> str:
         outcome = import_models(
@@ -215,24 +223,24 @@ class BackendAdmin(ModelAdmin):
         )
         return ", ".join(f"{len(ids)} {state}" for state, ids in outcome.items())
 
-    @confirmed(
+    @confirmed_action(
         label="Enable",
         consequence="Requests go to the backend again within seconds.",
         done="enabled",
         icon="toggle_on",
-        facts=tell,
+        confirmation_rows=tell,
         applies=lambda backend: not backend.is_enabled,
     )
     def enable(self, request: HttpRequest, backend: Backend) -> None:
         self._switch(request, backend, True)
 
-    @confirmed(
+    @confirmed_action(
         label="Disable",
         consequence="No new request goes to the backend. Running ones end there. Models that have no other "
         "place are not served.",
         done="disabled",
         icon="toggle_off",
-        facts=tell,
+        confirmation_rows=tell,
         applies=lambda backend: backend.is_enabled,
         is_dangerous=True,
     )
@@ -295,16 +303,16 @@ class PassedCheckAdmin(ModelAdmin):
     def created(self, passed: PassedCheck) -> SafeString:
         return timestamp(passed.created_at)
 
-    @confirmed(
+    @confirmed_action(
         label="Withdraw",
         consequence="The organization no longer passes the check. Within seconds the models that require it "
         "are closed to all of its keys. It can be passed again.",
         done="withdrawn",
         icon="remove_moderator",
         permission="inference.delete_passedcheck",
-        facts=tell_withdrawal,
+        confirmation_rows=tell_withdrawal,
         is_dangerous=True,
-        is_removal=True,
+        removes_row=True,
     )
     def withdraw(self, request: HttpRequest, passed: PassedCheck) -> None:
         services.withdraw_check(passed=passed, actor=Actor.staff(request.user))

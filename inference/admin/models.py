@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from billing.money import price_text
-from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, confirmed, display
+from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, confirmed_action, display
 from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.forms import DeploymentForm, ModelForm
 from inference.catalog import services
@@ -196,24 +196,24 @@ class CatalogModelAdmin(ModelAdmin):
 
     # --- actions -------------------------------------------------------------------------------------
 
-    @confirmed(
+    @confirmed_action(
         label="Enable",
         consequence="Customers see the model within seconds, and can use it if it has a price and a place.",
         done="enabled",
         icon="toggle_on",
-        facts=tell,
+        confirmation_rows=tell,
         applies=lambda model: not model.is_enabled,
     )
     def enable(self, request: HttpRequest, model: CatalogModel) -> None:
         services.save_model(model_id=model.pk, changes={"is_enabled": True}, actor=Actor.staff(request.user))
 
-    @confirmed(
+    @confirmed_action(
         label="Disable",
         consequence="Customers no longer see the model, and new requests for it are answered with 404. "
         "Running ones end as they would.",
         done="disabled",
         icon="toggle_off",
-        facts=tell,
+        confirmation_rows=tell,
         applies=lambda model: model.is_enabled,
         is_dangerous=True,
     )

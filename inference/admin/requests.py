@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from billing.models import Reservation
 from billing.money import short_usd
-from gateway_site.console.kit.model_admin import ReadOnlyAdmin, ShortPaginator, display, page_of
+from gateway_site.console.kit.model_admin import ReadOnlyAdmin, ShortPaginator, display, render_page
 from gateway_site.console.kit.timestamps import timestamp
 from inference.activity import receipts, search
 from inference.activity.trace import CLIENT_CLOSED_REQUEST
@@ -176,7 +176,7 @@ class ActivityAdmin(ReadOnlyAdmin):
             "hold_facts": _hold_facts(receipt.money) if receipt.money else [],
             "list_address": _list_address(request),
         }
-        return page_of(self, request, "admin/inference/activity/receipt.html", "Receipt", context)
+        return render_page(self, request, "admin/inference/activity/receipt.html", "Receipt", context)
 
     def _answer_without_activity(self, request: HttpRequest, object_id: str) -> HttpResponse:
         address = reverse("admin:inference_activity_changelist")

@@ -20,10 +20,11 @@ from gateway_site.console.kit.model_admin import (
     CheckboxSelectMultiple,
     IntegerInput,
     ModelAdmin,
+    Selection,
     address_of,
-    confirmed,
+    confirmed_action,
     display,
-    show_once,
+    show_secret_once,
 )
 from gateway_site.console.kit.timestamps import timestamp
 from organization import services
@@ -90,17 +91,17 @@ class RotateForm(ActionForm):
         self.fields["seen_value"].initial = self.rows[0].redacted_value
 
 
-def tell(key: Any, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def key_confirmation_rows(key: Any, given: dict[str, Any]) -> list[tuple[str, Any]]:
     """Which key this is, and whether anybody would miss it."""
-    facts: list[tuple[str, Any]] = [
+    rows: list[tuple[str, Any]] = [
         ("Value", format_html('<span class="mono">{}</span>', key.redacted_value)),
         ("Belongs to", _owner_of(key)),
         ("Status now", str(key.status)),
         ("Last used", timestamp(key.last_used_at)),
     ]
     if _is_archived(key):
-        facts.append(("Careful", "The project is archived: its keys admit nothing, whatever their status."))
-    return facts
+        rows.append(("Careful", "The project is archived: its keys admit nothing, whatever their status."))
+    return rows
 
 
 def _is_archived(key: Any) -> bool:
@@ -160,7 +161,7 @@ class KeyAdmin(ModelAdmin):
         request.new_value = made.value
 
     def response_add(self, request: Any, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        return show_once(self, request, title=f"Key {obj.name} was created", secret=request.new_value)
+        return show_secret_once(self, request, title=f"Key {obj.name} was created", secret=request.new_value)
 
     # --- columns -------------------------------------------------------------------------------------
 
@@ -198,47 +199,47 @@ class KeyAdmin(ModelAdmin):
 
     # --- actions -------------------------------------------------------------------------------------
 
-    @confirmed(
+    @confirmed_action(
         label="Rotate",
         consequence="The key gets a new value, which is shown once. Its old value stops working at once.",
         icon="autorenew",
-        facts=tell,
+        confirmation_rows=key_confirmation_rows,
         applies=lambda key: key.revoked_at is None,
         form=RotateForm,
-        one_at_a_time=True,
+        selection=Selection.ONE,
     )
     def rotate(self, request: HttpRequest, key: Any, given: dict[str, Any]) -> HttpResponse:
         made = services.rotate_key(key=key, actor=Actor.staff(request.user), seen_value=given["seen_value"])
-        return show_once(self, request, title=f"Key {key.name} was rotated", secret=made.value)
+        return show_secret_once(self, request, title=f"Key {key.name} was rotated", secret=made.value)
 
-    @confirmed(
+    @confirmed_action(
         label="Suspend",
         consequence="A suspended key stops working at once, until it is resumed.",
         done="suspended",
         icon="pause",
-        facts=tell,
+        confirmation_rows=key_confirmation_rows,
         applies=lambda key: key.status is KeyStatus.ACTIVE,
     )
     def suspend(self, request: HttpRequest, key: Any) -> None:
         services.suspend_key(key=key, actor=Actor.staff(request.user))
 
-    @confirmed(
+    @confirmed_action(
         label="Resume",
         consequence="A resumed key works again at once.",
         done="resumed",
         icon="play_arrow",
-        facts=tell,
+        confirmation_rows=key_confirmation_rows,
         applies=lambda key: key.status is KeyStatus.SUSPENDED,
     )
     def resume(self, request: HttpRequest, key: Any) -> None:
         services.resume_key(key=key, actor=Actor.staff(request.user))
 
-    @confirmed(
+    @confirmed_action(
         label="Revoke",
         consequence="A revoked key stops working at once and for ever. This cannot be undone.",
         done="revoked",
         icon="block",
-        facts=tell,
+        confirmation_rows=key_confirmation_rows,
         applies=lambda key: key.revoked_at is None,
         is_dangerous=True,
     )

@@ -15,7 +15,7 @@ from gateway_site.console.kit.model_admin import (
     AutocompleteFilter,
     ModelAdmin,
     address_of,
-    confirmed,
+    confirmed_action,
     display,
 )
 from gateway_site.console.kit.timestamps import timestamp
@@ -30,7 +30,7 @@ def working_keys(project: Project) -> QuerySet[ProjectKey]:
     return project.api_keys.filter(admin_keys.STATUS_CONDITIONS["active"]())
 
 
-def tell_archive(project: Project, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def archive_confirmation_rows(project: Project, given: dict[str, Any]) -> list[tuple[str, Any]]:
     keys = working_keys(project)
     used = keys.order_by("last_used_at").exclude(last_used_at=None).last()
     return [
@@ -133,13 +133,13 @@ class ProjectAdmin(ModelAdmin):
     def archived(self, project: Project) -> SafeString:
         return timestamp(project.archived_at)
 
-    @confirmed(
+    @confirmed_action(
         label="Archive",
         consequence="The keys of an archived project admit no more inference, and it gets no new ones. Its "
         "costs stay readable. This cannot be undone.",
         done="archived",
         icon="archive",
-        facts=tell_archive,
+        confirmation_rows=archive_confirmation_rows,
         applies=lambda project: project.is_active,
         is_dangerous=True,
     )

@@ -21,9 +21,10 @@ from gateway_site.console.kit.model_admin import (
     ModelAdmin,
     Panel,
     RadioSelect,
-    confirmed,
+    Selection,
+    confirmed_action,
     display,
-    page_of,
+    render_page,
 )
 from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
@@ -225,17 +226,17 @@ class PolicyAdmin(ModelAdmin):
 
     # --- actions -------------------------------------------------------------------------------------
 
-    @confirmed(
+    @confirmed_action(
         label="Publish",
         consequence="The draft goes into force at once, as a new version if it changed. An enforcing policy "
         "refuses requests from this moment on.",
         done="published",
         icon="publish",
-        facts=tell_publish,
+        confirmation_rows=tell_publish,
         applies=lambda policy: policy.has_unpublished_changes,
         form=PublishForm,
         # What is published is what was seen, and that is one draft.
-        one_at_a_time=True,
+        selection=Selection.ONE,
     )
     def publish(self, request: HttpRequest, policy: Policy, given: dict[str, Any]) -> str:
         published = services.publish_policy(
@@ -246,24 +247,24 @@ class PolicyAdmin(ModelAdmin):
         )
         return f"published, {published.state}"
 
-    @confirmed(
+    @confirmed_action(
         label="Pause",
         consequence="A paused policy applies to no request until it is resumed.",
         done="paused",
         icon="pause",
-        facts=tell_pause,
+        confirmation_rows=tell_pause,
         applies=lambda policy: policy.state in IN_FORCE,
     )
     def pause(self, request: HttpRequest, policy: Policy) -> None:
         services.pause_policy(policy=policy, actor=Actor.staff(request.user))
 
-    @confirmed(
+    @confirmed_action(
         label="Resume",
         consequence="The policy applies again at once, as it was published. An enforcing one refuses "
         "requests from this moment on.",
         done="resumed",
         icon="play_arrow",
-        facts=tell_pause,
+        confirmation_rows=tell_pause,
         applies=lambda policy: policy.state == State.PAUSED,
     )
     def resume(self, request: HttpRequest, policy: Policy) -> None:
@@ -302,4 +303,4 @@ class PolicyAdmin(ModelAdmin):
             "may_try": may_try,
             "evidence": records.evidence_of(policy),
         }
-        return page_of(self, request, "admin/policies/try.html", "Try it", context, policy)
+        return render_page(self, request, "admin/policies/try.html", "Try it", context, policy)

@@ -1,15 +1,16 @@
 """
-What people do in the console: always a POST with its token, after a page that says what will happen.
+Actions of the console's pages: always a POST with its token, after a page that says what will happen.
 
-An action is declared once, with `confirmed`, and is then in two places: among the actions of the list, for
-the rows that were chosen, and as a button on each object's own page. Both lead to the same page, and a GET
-of it changes nothing.
+An action is declared once, with `confirmed_action`, and is then offered twice: among the actions of the list,
+for the rows that were chosen, and as a button on each object's own page. Both lead to the same confirmation
+page, and a GET of it changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import wraps
 from typing import Any
 
@@ -27,41 +28,63 @@ from gateway_site.api import errors
 
 # More than one page of a list is not acted on at once, whatever is posted.
 MOST_ROWS = 100
-# Of how many rows the facts are told, since each may take a query.
-MOST_TOLD = 20
+# How many rows are described on a confirmation page, since each may take a query.
+MOST_DESCRIBED = 20
 
-Facts = Iterable[tuple[str, Any]]
-# Called with the row, and with what the form said where there is one.
+# Lines of a confirmation page: a name and a value.
+ConfirmationRows = Iterable[tuple[str, Any]]
+# Called with the page, the request, the row, and the form's values where there is a form.
 Perform = Callable[..., HttpResponse | str | None]
+
+
+class Confirmation(Enum):
+    """How a person confirms an action before it is carried out."""
+
+    NONE = "the button carries it out: it harms nothing, and asking would be a nuisance"
+    PAGE = "one page says what will happen, and has the action's form if there is one"
+    REVIEW = "what was typed into the form is shown again, with its confirmation rows"
+
+
+class Selection(Enum):
+    """How many rows of a list an action takes, and how its function gets them."""
+
+    ONE = "a single row"
+    EACH = "any number: the function is called for one after another"
+    TOGETHER = "any number: the function is called once, with a list, and tells people itself"
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that can be done to a row, and what people are told and asked before."""
+    """Something that can be done to a row, and how people are asked before."""
 
     name: str
     label: str
     consequence: str
     perform: Perform
+    # A participle for the message afterwards, where `perform` returns none.
     done: str
     icon: str = ""
     # A permission such as `billing.add_creditgrant`; without one, that to change the row's model.
     permission: str = ""
-    # What will happen to this very row, as pairs of a name and a value.
-    facts: Callable[..., Facts] | None = None
+    # What will happen to this very row; called with the row and what the form said so far.
+    confirmation_rows: Callable[..., ConfirmationRows] | None = None
     # Whether there is anything to do; a button that could only fail is not shown.
     applies: Callable[[Any], bool] | None = None
     form: type[ActionForm] | None = None
-    # Whether what was typed is shown again, with its facts, before it is carried out.
-    is_reviewed: bool = False
-    one_at_a_time: bool = False
+    confirmation: Confirmation = Confirmation.PAGE
+    selection: Selection = Selection.EACH
+    # Whether its button warns by its colour.
     is_dangerous: bool = False
-    # Carried out from the button itself: it harms nothing, and asking would be a nuisance.
-    is_immediate: bool = False
-    # Called once with all rows, where that is quicker than one after another. It tells people itself.
-    is_for_all: bool = False
-    # The row is gone afterwards, and its page with it.
-    is_removal: bool = False
+    # Whether the row is gone afterwards, and its page with it.
+    removes_row: bool = False
+
+    @property
+    def is_immediate(self) -> bool:
+        return self.confirmation is Confirmation.NONE
+
+    @property
+    def is_reviewed(self) -> bool:
+        return self.confirmation is Confirmation.REVIEW
 
     def is_allowed(self, page: Any, request: HttpRequest) -> bool:
         if self.permission:
@@ -74,12 +97,12 @@ class Action:
             return False
         return self.applies is None or self.applies(row)
 
-    def facts_of(self, row: Any, given: dict[str, Any] | None = None) -> list[tuple[str, Any]]:
-        return list(self.facts(row, given or {})) if self.facts else []
+    def describe(self, row: Any, given: dict[str, Any]) -> list[tuple[str, Any]]:
+        return list(self.confirmation_rows(row, given)) if self.confirmation_rows else []
 
 
 class ActionForm(forms.Form):
-    """What a person is asked before an action. It knows who asks, and of which rows."""
+    """The form of an action. It knows the request, and the rows that were chosen."""
 
     def __init__(self, *args: Any, request: HttpRequest, rows: Sequence[Any], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -88,8 +111,8 @@ class ActionForm(forms.Form):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One person's request for one action, and the page it was made on."""
+class ActionRequest:
+    """One person's request for one action on some rows, and the page that it was made on."""
 
     page: Any
     request: HttpRequest
@@ -97,18 +120,18 @@ class Asked:
     rows: list[Any]
     # Where to go afterwards, and when the person thinks better of it.
     back: str
-    # What says again, in a list's form, which action and rows were meant.
+    # What names the action and the rows again, in a list's form.
     hidden: list[tuple[str, str]]
 
-    def answer(self) -> HttpResponse:
-        """The page that asks, or what comes of it."""
+    def respond(self) -> HttpResponse:
+        """Answer with the confirmation page, or carry the action out where it is confirmed."""
         form = self._form()
         if form is not None and form.is_bound and not form.is_valid():
-            return self._ask(form)
-        is_sure = self.request.POST.get("confirmed") == "yes" or self.action.is_immediate
-        if self.request.method == "POST" and is_sure:
+            return self._confirmation_page(form)
+        is_confirmed = self.request.POST.get("confirmed") == "yes" or self.action.is_immediate
+        if self.request.method == "POST" and is_confirmed:
             return self._carry_out(form)
-        return self._ask(form)
+        return self._confirmation_page(form)
 
     def _form(self) -> ActionForm | None:
         if self.action.form is None:
@@ -117,15 +140,17 @@ class Asked:
         data = self.request.POST if is_filled else None
         return self.action.form(data, request=self.request, rows=self.rows)
 
-    def _ask(self, form: ActionForm | None) -> HttpResponse:
+    def _confirmation_page(self, form: ActionForm | None) -> HttpResponse:
         action = self.action
         is_valid = form is not None and form.is_bound and form.is_valid()
         given = form.cleaned_data if form is not None and is_valid else {}
         is_last = form is None or not action.is_reviewed or is_valid
         context = {
             "action": action,
-            "told": [(self.page.name_of(row), action.facts_of(row, given)) for row in self.rows[:MOST_TOLD]],
-            "untold": max(0, len(self.rows) - MOST_TOLD),
+            "described": [
+                (self.page.name_of(row), action.describe(row, given)) for row in self.rows[:MOST_DESCRIBED]
+            ],
+            "undescribed": max(0, len(self.rows) - MOST_DESCRIBED),
             "form": form,
             "is_review": is_last and action.is_reviewed,
             "is_last": is_last,
@@ -133,10 +158,10 @@ class Asked:
             "back": self.back,
         }
         about = self.rows[0] if len(self.rows) == 1 else None
-        return page_of(self.page, self.request, "admin/confirm_action.html", action.label, context, about)
+        return render_page(self.page, self.request, "admin/confirm_action.html", action.label, context, about)
 
     def _carry_out(self, form: ActionForm | None) -> HttpResponse:
-        if self.action.is_for_all:
+        if self.action.selection is Selection.TOGETHER:
             self.action.perform(self.page, self.request, self.rows)
             return HttpResponseRedirect(self.back)
         for row in self.rows:
@@ -148,7 +173,7 @@ class Asked:
             except errors.ApiError as error:
                 if form is not None and self.action.is_reviewed:
                     form.add_error(None, error.message)  # with what was typed, to be put right
-                    return self._ask(form)
+                    return self._confirmation_page(form)
                 self.page.message_user(self.request, f"{name}: {error.message}", messages.ERROR)
                 continue
             if isinstance(answer, HttpResponse):
@@ -156,7 +181,7 @@ class Asked:
             self.page.message_user(self.request, f"{name}: {answer or self.action.done}.", messages.SUCCESS)
         options = self.page.opts
         listing = reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
-        return HttpResponseRedirect(listing if self.action.is_removal else self.back)
+        return HttpResponseRedirect(listing if self.action.removes_row else self.back)
 
     def _perform(self, row: Any, form: ActionForm | None) -> HttpResponse | str | None:
         if form is None:
@@ -164,12 +189,24 @@ class Asked:
         return self.action.perform(self.page, self.request, row, form.cleaned_data)
 
 
-def confirmed(
-    *, label: str, consequence: str, done: str = "", permission: str = "", **options: Any
+def confirmed_action(
+    *,
+    label: str,
+    consequence: str,
+    done: str = "",
+    icon: str = "",
+    permission: str = "",
+    confirmation_rows: Callable[..., ConfirmationRows] | None = None,
+    applies: Callable[[Any], bool] | None = None,
+    form: type[ActionForm] | None = None,
+    confirmation: Confirmation = Confirmation.PAGE,
+    selection: Selection = Selection.EACH,
+    is_dangerous: bool = False,
+    removes_row: bool = False,
 ) -> Callable[[Perform], Any]:
     """
     Make an action of a function that is called with the page, the request, a row, and the form's values if
-    the action has a form. It may return an answer, or a word for what was done. Options are Action's.
+    the action has a form. It may return an answer, or a word for what was done. See `Action`.
     """
 
     def decorate(perform: Perform) -> Any:
@@ -179,14 +216,21 @@ def confirmed(
             consequence=consequence,
             perform=perform,
             done=done or f"{label.lower()} done",
+            icon=icon,
             permission=permission,
-            **options,
+            confirmation_rows=confirmation_rows,
+            applies=applies,
+            form=form,
+            confirmation=confirmation,
+            selection=selection,
+            is_dangerous=is_dangerous,
+            removes_row=removes_row,
         )
 
         @admin.action(description=label)
         @wraps(perform)
         def from_list(page: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-            return _answer_list(page, request, action, list(queryset[: MOST_ROWS + 1]))
+            return _respond_to_list(page, request, action, list(queryset[: MOST_ROWS + 1]))
 
         from_list.action = action  # type: ignore[attr-defined]
         return from_list
@@ -195,7 +239,7 @@ def confirmed(
 
 
 def actions_of(page: Any) -> dict[str, Action]:
-    """What can be done on a page's rows, by name."""
+    """The actions that a page declares for its rows, by name."""
     found = {}
     for each in page.all_actions():
         function = getattr(type(page), each, None) if isinstance(each, str) else each
@@ -204,12 +248,12 @@ def actions_of(page: Any) -> dict[str, Action]:
     return found
 
 
-def answer_on_row(page: Any, request: HttpRequest, row: Any, name: str) -> HttpResponse:
-    """The page of one action for one row: a GET asks, a POST may act."""
+def respond_to_row_action(page: Any, request: HttpRequest, row: Any, name: str) -> HttpResponse:
+    """Answer for one action on one row: a GET shows the confirmation page, a POST may carry it out."""
     action = actions_of(page).get(name)
     if action is None or not page.has_view_permission(request, row) or not action.is_allowed(page, request):
         raise PermissionDenied
-    return Asked(page, request, action, [row], address_of(row), []).answer()
+    return ActionRequest(page, request, action, [row], address_of(row), []).respond()
 
 
 def buttons_for(page: Any, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
@@ -229,33 +273,33 @@ def address_of(row: Any) -> str:
     return reverse(f"{name}_change", args=[quote(row.pk)])
 
 
-def show_once(
+def show_secret_once(
     page: Any, request: HttpRequest, *, title: str, secret: str, what: str = "value"
 ) -> HttpResponse:
-    """A page with a secret that will not be shown again."""
-    response = page_of(page, request, "admin/secret_once.html", title, {"secret": secret, "what": what})
+    """Answer with a page that shows a secret which will not be shown again."""
+    response = render_page(page, request, "admin/secret_once.html", title, {"secret": secret, "what": what})
     add_never_cache_headers(response)
     return response
 
 
-def page_of(
+def render_page(
     page: Any, request: HttpRequest, template: str, title: str, context: dict[str, Any], row: Any = None
 ) -> TemplateResponse:
-    """One of the console's own pages about a model, or about one row of it."""
+    """Render one of the console's own pages about a model, or about one row of it."""
     steps = [] if row is None else [(page.name_of(row), address_of(row))]
     everywhere = page.admin_site.each_context(request)
-    head(request, page, *steps, (title, ""))
+    set_heading(request, page, *steps, (title, ""))
     return TemplateResponse(request, template, {**everywhere, "title": title, "opts": page.opts, **context})
 
 
-def head(request: HttpRequest, page: Any, *steps: tuple[str, str]) -> None:
-    """What the page's heading says after the name of its list, as words and addresses. Shown as it is."""
+def set_heading(request: HttpRequest, page: Any, *steps: tuple[str, str]) -> None:
+    """Set what the page's heading says after the name of its list, as words and addresses."""
     options = page.opts
     listing = reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
     request.heading = [(page.heading, listing if steps else ""), *steps]  # type: ignore[attr-defined]
 
 
-def _answer_list(page: Any, request: HttpRequest, action: Action, rows: list[Any]) -> HttpResponse | None:
+def _respond_to_list(page: Any, request: HttpRequest, action: Action, rows: list[Any]) -> HttpResponse | None:
     if not action.is_allowed(page, request):
         raise PermissionDenied
     if len(rows) < min(len(set(request.POST.getlist(ACTION_CHECKBOX_NAME))), MOST_ROWS):
@@ -266,8 +310,8 @@ def _answer_list(page: Any, request: HttpRequest, action: Action, rows: list[Any
     if len(rows) > MOST_ROWS:
         page.message_user(request, f"Choose {MOST_ROWS} rows at most.", messages.ERROR)
         return None
-    if action.one_at_a_time and len(rows) != 1:
+    if action.selection is Selection.ONE and len(rows) != 1:
         page.message_user(request, f"Choose one row to {action.label.lower()}.", messages.ERROR)
         return None
     hidden = [("action", action.name), *((ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows)]
-    return Asked(page, request, action, rows, request.get_full_path(), hidden).answer()
+    return ActionRequest(page, request, action, rows, request.get_full_path(), hidden).respond()

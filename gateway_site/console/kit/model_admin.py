@@ -33,14 +33,16 @@ from unfold.widgets import UnfoldBooleanWidget as Checkbox
 from gateway_site.api.errors import ApiError
 from gateway_site.console.kit.actions import (
     ActionForm,
+    Confirmation,
+    Selection,
     actions_of,
     address_of,
-    answer_on_row,
     buttons_for,
-    confirmed,
-    head,
-    page_of,
-    show_once,
+    confirmed_action,
+    render_page,
+    respond_to_row_action,
+    set_heading,
+    show_secret_once,
 )
 from gateway_site.console.kit.forms import OptimisticLockForm, with_refusal
 from gateway_site.console.kit.list_lookups import (
@@ -64,6 +66,7 @@ __all__ = [
     "AutocompleteFilter",
     "Checkbox",
     "CheckboxSelectMultiple",
+    "Confirmation",
     "IntegerInput",
     "OptimisticLockForm",
     "PageExtension",
@@ -72,13 +75,14 @@ __all__ = [
     "RadioSelect",
     "RangeDateTimeFilter",
     "Select",
+    "Selection",
     "TextInput",
     "address_of",
-    "confirmed",
+    "confirmed_action",
     "display",
     "extend_pages",
-    "page_of",
-    "show_once",
+    "render_page",
+    "show_secret_once",
 ]
 
 
@@ -185,7 +189,7 @@ class ModelAdmin(ThemedModelAdmin):
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404
-        return answer_on_row(self, request, row, action_name)
+        return respond_to_row_action(self, request, row, action_name)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         raise Http404  # Django's own history knows nothing of what services did; the audit trail does
@@ -216,11 +220,11 @@ class ModelAdmin(ThemedModelAdmin):
     # --- pages ---------------------------------------------------------------------------------------
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        asked = actions_of(self).get(request.POST.get("action", ""))
-        if asked is not None and not asked.is_allowed(self, request):
+        action = actions_of(self).get(request.POST.get("action", ""))
+        if action is not None and not action.is_allowed(self, request):
             raise PermissionDenied  # where Django would say that no action was chosen
         self._require_ids(request.POST.getlist(ACTION_CHECKBOX_NAME))
-        head(request, self)
+        set_heading(request, self)
         return super().changelist_view(request, {"title": self.heading, **(extra_context or {})})
 
     def _require_ids(self, chosen: list[str]) -> None:
@@ -250,13 +254,13 @@ class ModelAdmin(ThemedModelAdmin):
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
     ) -> Any:
         if obj is not None and obj.pk is not None and not kwargs.get("add"):
-            head(request, self, (self.name_of(obj), ""))
+            set_heading(request, self, (self.name_of(obj), ""))
             context["subtitle"] = self.name_of(obj)
             context["buttons"] = buttons_for(self, request, obj)
             context["links"] = self.links_of(request, obj)
             context["panels"] = self.panels_of(request, obj)
         else:
-            head(request, self, (context["title"], ""))
+            set_heading(request, self, (context["title"], ""))
             # What is made here is made by a service, and may be followed by a page that is shown once.
             context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)

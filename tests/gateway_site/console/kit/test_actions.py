@@ -96,7 +96,7 @@ def test_an_archive_tells_how_many_keys_stop(console: Client, world: World) -> N
 
     told = console.get(doing(project, "archive"))
 
-    assert ("Active keys that stop working", 2) in told.context["told"][0][1]
+    assert ("Active keys that stop working", 2) in told.context["described"][0][1]
 
 
 def test_a_draft_is_published_as_it_was_seen(console: Client, world: World) -> None:
