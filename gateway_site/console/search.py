@@ -1,4 +1,4 @@
-"""What the command palette finds: the console's own pages, and things by id or name."""
+"""The search of the command palette (Ctrl+K): the console's own pages, and rows by id or name."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from inference.models import Activity, Backend, CatalogModel
 from organization.models import AdminKey, Organization, Project, ProjectKey
 from policies.models import Policy
 
-# Of each kind: a list to choose from, not to read.
-MOST = 5
-SHORTEST_NAME = 2
+# Rows of each model: a list to choose from, not to read.
+MOST_ROWS = 5
+MIN_CHARACTERS = 2
 BY_ID: tuple[type[Model], ...] = (Activity, Reservation, Organization, Project, ProjectKey, AdminKey, Policy)
 BY_NAME: tuple[tuple[type[Model], str], ...] = (
     (Organization, "name"),
@@ -36,8 +36,8 @@ BY_NAME: tuple[tuple[type[Model], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """In the words of the palette's template."""
+class PaletteResult:
+    """One result of the command palette, in the words of the theme's template."""
 
     title: str
     description: str
@@ -57,25 +57,27 @@ def search(request: HttpRequest) -> HttpResponse:
     return found
 
 
-def find(request: HttpRequest, words: str) -> list[Found]:
-    """Only what this person may open."""
+def find(request: HttpRequest, words: str) -> list[PaletteResult]:
+    """Find pages and rows for the palette; only what this person may open."""
     text = words.strip()
     identifier = uuid_or_none(text)
     if identifier is not None:
-        return list(_with_id(request, identifier))
-    return [*_pages(request, text), *_named(request, text)]
+        return list(_rows_by_id(request, identifier))
+    return [*_pages_by_title(request, text), *_rows_by_name(request, text)]
 
 
-def _pages(request: HttpRequest, text: str) -> Iterator[Found]:
-    known = _found_by_theme(text)
+def _pages_by_title(request: HttpRequest, text: str) -> Iterator[PaletteResult]:
+    known = _links_found_by_theme(text)
     for group in NAVIGATION:
         for item in group["items"]:
             is_allowed = item.get("permission", lambda request: True)
             if text in item["title"].lower() and str(item["link"]) not in known and is_allowed(request):
-                yield Found(item["title"], group.get("title", "Console"), str(item["link"]), item["icon"])
+                yield PaletteResult(
+                    item["title"], group.get("title", "Console"), str(item["link"]), item["icon"]
+                )
 
 
-def _found_by_theme(text: str) -> set[str]:
+def _links_found_by_theme(text: str) -> set[str]:
     """Lists that the theme itself finds, by what their models or apps are called."""
     return {
         reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
@@ -84,26 +86,26 @@ def _found_by_theme(text: str) -> set[str]:
     }
 
 
-def _with_id(request: HttpRequest, identifier: uuid.UUID) -> Iterator[Found]:
+def _rows_by_id(request: HttpRequest, identifier: uuid.UUID) -> Iterator[PaletteResult]:
     for model in BY_ID:
         if _may_view(request, model) and (row := model._default_manager.filter(pk=identifier).first()):
-            yield _found(row)
+            yield _row_result(row)
 
 
-def _named(request: HttpRequest, text: str) -> Iterator[Found]:
-    if len(text) < SHORTEST_NAME:
+def _rows_by_name(request: HttpRequest, text: str) -> Iterator[PaletteResult]:
+    if len(text) < MIN_CHARACTERS:
         return
     for model, field in BY_NAME:
         if _may_view(request, model):
             rows = model._default_manager.filter(**{f"{field}__icontains": text})
-            yield from (_found(row) for row in rows.order_by(field)[:MOST])
+            yield from (_row_result(row) for row in rows.order_by(field)[:MOST_ROWS])
 
 
 def _may_view(request: HttpRequest, model: type[Model]) -> bool:
     return request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
 
 
-def _found(row: Model) -> Found:
+def _row_result(row: Model) -> PaletteResult:
     options = row._meta
     link = reverse(f"admin:{options.app_label}_{options.model_name}_change", args=[row.pk])
-    return Found(str(row), str(options.verbose_name), link, "arrow_outward")
+    return PaletteResult(str(row), str(options.verbose_name), link, "arrow_outward")

@@ -52,7 +52,7 @@ STATUS_CONDITIONS: dict[str, Callable[[], Q]] = {
 }
 
 
-class StatusFilter(admin.SimpleListFilter):
+class KeyStatusFilter(admin.SimpleListFilter):
     title = "status"
     parameter_name = "status"
 
@@ -82,7 +82,7 @@ class KeyForm(forms.ModelForm):
 
 
 class RotateForm(ActionForm):
-    """The value that the person saw."""
+    """Carries the redacted value that the person saw, so that no newer one is rotated."""
 
     seen_value = forms.CharField(widget=forms.HiddenInput, required=False)
 
@@ -115,7 +115,7 @@ def _owner_of(key: Any) -> str:
 
 
 class KeyAdmin(ModelAdmin):
-    """Both kinds of key."""
+    """What the pages of project keys and of admin keys share."""
 
     form = KeyForm
     owner_field: ClassVar[str]
@@ -256,7 +256,7 @@ class ProjectKeyAdmin(KeyAdmin):
     first_command = "python manage.py create_project_key PROJECT NAME"
     owner_field = "project"
     list_display = ["name", "value", "owner", "state", "last_used", "expires"]
-    list_filter = [StatusFilter, ("project", AutocompleteFilter)]
+    list_filter = [KeyStatusFilter, ("project", AutocompleteFilter)]
     list_select_related = ["project__organization"]
     autocomplete_fields = ["project"]
     create = staticmethod(services.create_project_key)
@@ -279,7 +279,7 @@ class AdminKeyAdmin(KeyAdmin):
     first_command = "python manage.py create_admin_key ORGANIZATION NAME"
     owner_field = "organization"
     list_display = ["name", "value", "owner", "state", "last_used", "expires"]
-    list_filter = [StatusFilter, ("organization", AutocompleteFilter)]
+    list_filter = [KeyStatusFilter, ("organization", AutocompleteFilter)]
     list_select_related = ["organization"]
     autocomplete_fields = ["organization"]
     create = staticmethod(services.create_admin_key)
