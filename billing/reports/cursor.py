@@ -1,5 +1,5 @@
 """
-Where a cost report continues: signed, so that it cannot be made up or carried elsewhere.
+The cursor of a cost report, `next_page`: signed, so that it cannot be made up or carried elsewhere.
 
 It holds a digest of the filters and not the filters, which may be two hundred ids.
 """
@@ -20,23 +20,23 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReportCursor:
     """The first day of the next page, and the end of the whole report, which "now" must not move."""
 
     day: int
     end_time: int
 
 
-def write(place: Place, *, organization_id: uuid.UUID, filters: str) -> str:
-    """`filters` is any text that is the same for the same filters."""
-    return _signer().sign_object([VERSION, organization_id.hex, filters, place.day, place.end_time])
+def write(cursor: ReportCursor, *, organization_id: uuid.UUID, filters: str) -> str:
+    """Sign a cursor as text. `filters` is any text that is the same for the same filters."""
+    return _signer().sign_object([VERSION, organization_id.hex, filters, cursor.day, cursor.end_time])
 
 
-def read(cursor: str, *, organization_id: uuid.UUID, filters: str) -> Place:
-    if not 1 <= len(cursor) <= MAX_LENGTH:
+def read(text: str, *, organization_id: uuid.UUID, filters: str) -> ReportCursor:
+    if not 1 <= len(text) <= MAX_LENGTH:
         raise InvalidRequest(f"This must have 1 to {MAX_LENGTH} characters.", param=PARAM)
     try:
-        parts = _signer().unsign_object(cursor)
+        parts = _signer().unsign_object(text)
     except BadSignature:
         parts = []
     # One message for both, so that a stranger's cursor cannot be told from a made-up one.
@@ -47,7 +47,7 @@ def read(cursor: str, *, organization_id: uuid.UUID, filters: str) -> Place:
         raise InvalidRequest(
             "This belongs to a report with other parameters. Keep them all but `limit`.", param=PARAM
         )
-    return Place(day, end_time)
+    return ReportCursor(day, end_time)
 
 
 def _signer() -> Signer:

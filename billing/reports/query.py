@@ -1,4 +1,4 @@
-"""What a caller asks of the cost report, read strictly."""
+"""The query parameters of the cost report, parsed strictly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.db.models import Model, QuerySet
 from django.http import QueryDict
 
 from billing.reports import cursor
-from billing.reports.cursor import Place
+from billing.reports.cursor import ReportCursor
 from gateway_site.api.errors import InvalidRequest, NotFound
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.api.pagination import integer
@@ -65,7 +65,7 @@ class CostQuery:
         if self.page_end_day == self.end_day:
             return None
         return cursor.write(
-            Place(self.page_end_day, self.end_time),
+            ReportCursor(self.page_end_day, self.end_time),
             organization_id=self.organization_id,
             filters=self.filters,
         )
@@ -88,16 +88,16 @@ def parse(query: QueryDict, organization: Organization) -> CostQuery:
     )
     filters = _digest(start_time, given_end, projects, keys, groups)
     if CURSOR in values:
-        place = cursor.read(values[CURSOR], organization_id=organization.pk, filters=filters)
+        position = cursor.read(values[CURSOR], organization_id=organization.pk, filters=filters)
     else:
         # The second that is running counts as well: at midnight, the new day is there at once.
         end_time = int(time.time()) + 1 if given_end is None else given_end
         if start_time >= end_time:
             param = START if given_end is None else END
             raise InvalidRequest("The report must start before it ends.", param=param)
-        place = Place(start_time // DAY_SECONDS, end_time)
+        position = ReportCursor(start_time // DAY_SECONDS, end_time)
     return CostQuery(
-        organization.pk, projects, keys, groups, place.day, place.end_time, limit=size, filters=filters
+        organization.pk, projects, keys, groups, position.day, position.end_time, limit=size, filters=filters
     )
 
 
@@ -118,7 +118,7 @@ def _time(text: str, param: str) -> int:
 
 
 def _items(query: QueryDict, name: str, most: int) -> list[str]:
-    """A list, whichever way it was written."""
+    """The values of a list parameter, whichever way it was written."""
     texts = [str(text) for text in (*query.getlist(name), *query.getlist(f"{name}[]"))]
     items = [item for text in texts for item in text.split(",")]
     if len(items) > most:

@@ -13,7 +13,7 @@ from django.core.signing import Signer
 from django.test import override_settings
 
 from billing.reports import cursor as report_cursor
-from billing.reports.cursor import Place
+from billing.reports.cursor import ReportCursor
 from organization.models import Project
 from tests.billing.factories import Customer, make_customer, make_key
 from tests.billing.settled_requests import DAY, FIRST, Usage, after, midnight, settle
@@ -330,7 +330,7 @@ def test_a_cursor_outlives_a_change_of_the_secret_that_keeps_the_old_one(
 
 def test_the_longest_cursor_fits() -> None:
     written = report_cursor.write(
-        Place(2_932_895, 253_402_214_400), organization_id=uuid.uuid4(), filters="f" * 64
+        ReportCursor(2_932_895, 253_402_214_400), organization_id=uuid.uuid4(), filters="f" * 64
     )
 
     assert len(written) <= report_cursor.MAX_LENGTH
