@@ -78,4 +78,4 @@ class CostViewSet(OrganizationViewSet):
         Usage that is not settled yet is in no result: an amount of `0` is final.
         """
         query = report_query.parse(request.query_params, self.organization)
-        return Response(cost_report.cost_page(query))
+        return Response(cost_report.report_page(query))

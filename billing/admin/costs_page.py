@@ -1,4 +1,4 @@
-"""The console's page of costs, and the same as a file. Reading only."""
+"""The console's page of costs and its CSV download. Both only read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from billing.money import NANO_IN_A_CENT, usd
-from billing.reports.cost_table import CostRange, Names, totals
-from billing.reports.csv_export import cost_lines, file_name
+from billing.reports.cost_table import CostNames, CostRange, totals
+from billing.reports.csv_export import csv_pieces, file_name
 from billing.reports.query import DIMENSIONS
 from gateway_site.api.errors import ApiError
 from organization.lookups import find_organization
@@ -58,7 +58,7 @@ class RangeForm(forms.Form):
                 raise forms.ValidationError(f"At most {MAX_DAYS} days can be asked for at once.")
         return self.cleaned_data
 
-    def asked(self) -> CostRange:
+    def cost_range(self) -> CostRange:
         given = self.cleaned_data
         groups = tuple(name for name in DIMENSIONS if name in given["group_by"])
         return CostRange(given["organization"], given["first_day"], given["last_day"], groups)
@@ -67,61 +67,61 @@ class RangeForm(forms.Form):
 @require_safe
 @permission_required("billing.view_costline", raise_exception=True)
 def costs(request: HttpRequest) -> HttpResponse:
-    """Costs of an organization over some days, by project, key or line item."""
-    offered = list(Organization.objects.order_by("name")[: MAX_LISTED + 1])
-    if not offered:
-        return _page(request, {"offered": offered})
-    form = RangeForm(_values(request, offered))
+    """Answer the page of an organization's costs over some days, by project, key or line item."""
+    organizations = list(Organization.objects.order_by("name")[: MAX_LISTED + 1])
+    if not organizations:
+        return _page(request, {"organizations": organizations})
+    form = RangeForm(_values(request, organizations))
     if not form.is_valid():
-        return _page(request, {"offered": offered, "form": form}, status=400)
-    return _page(request, {"offered": offered, "form": form, **_table(form.asked())})
+        return _page(request, {"organizations": organizations, "form": form}, status=400)
+    return _page(request, {"organizations": organizations, "form": form, **_table(form.cost_range())})
 
 
 @require_safe
 @permission_required("billing.view_costline", raise_exception=True)
 def costs_csv(request: HttpRequest) -> HttpResponseBase:
-    """The same, by day, as a file."""
-    offered = list(Organization.objects.order_by("name")[: MAX_LISTED + 1])
-    form = RangeForm(_values(request, offered))
+    """Download the costs of the page as a CSV file, with a row for each day."""
+    organizations = list(Organization.objects.order_by("name")[: MAX_LISTED + 1])
+    form = RangeForm(_values(request, organizations))
     if not form.is_valid():
-        return _page(request, {"offered": offered, "form": form}, status=400)
-    asked = form.asked()
+        return _page(request, {"organizations": organizations, "form": form}, status=400)
+    cost_range = form.cost_range()
     return StreamingHttpResponse(
-        _in_steps(cost_lines(asked)),
+        _stream(csv_pieces(cost_range)),
         content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{file_name(asked)}"'},
+        headers={"Content-Disposition": f'attachment; filename="{file_name(cost_range)}"'},
     )
 
 
-async def _in_steps(pieces: Iterator[str]) -> AsyncIterator[str]:
-    def following() -> str | None:
+async def _stream(pieces: Iterator[str]) -> AsyncIterator[str]:
+    def next_piece() -> str | None:
         piece = next(pieces, None)
         # A reader may be slow, and a connection that waits for it is missing elsewhere.
         if not connection.in_atomic_block:
             connection.close()
         return piece
 
-    while (piece := await sync_to_async(following)()) is not None:
+    while (piece := await sync_to_async(next_piece)()) is not None:
         yield piece
 
 
-def _values(request: HttpRequest, offered: list[Organization]) -> dict[str, Any]:
-    """What was asked for, with this month of the first organization where nothing was."""
+def _values(request: HttpRequest, organizations: list[Organization]) -> dict[str, Any]:
+    """The form's values from the address; this month of the first organization where it has none."""
     today = timezone.now().date()
     given = request.GET
     is_first_visit = "first_day" not in given
     return {
-        "organization": given.get("organization", str(offered[0].pk) if offered else ""),
+        "organization": given.get("organization", str(organizations[0].pk) if organizations else ""),
         "first_day": given.get("first_day", today.replace(day=1).isoformat()),
         "last_day": given.get("last_day", today.isoformat()),
         "group_by": given.getlist("group_by") or (["project_id"] if is_first_visit else []),
     }
 
 
-def _table(asked: CostRange) -> dict[str, Any]:
-    found, names = totals(asked), Names(asked)
+def _table(cost_range: CostRange) -> dict[str, Any]:
+    found, names = totals(cost_range), CostNames(cost_range)
     total = sum(amount for _, amount in found)
-    places = max(
+    decimals = max(
         len(usd(amount).partition(".")[2]) for amount in (NANO_IN_A_CENT, total, *dict(found).values())
     )
     rows = [
@@ -129,37 +129,37 @@ def _table(asked: CostRange) -> dict[str, Any]:
             "cells": [
                 _cell(name, value, names) for name, value in zip(DIMENSIONS, group, strict=True) if value
             ],
-            "amount": _aligned(amount, places),
+            "amount": _aligned(amount, decimals),
             "percent": f"{100 * amount / total:.1f}" if total else "",
         }
         for group, amount in found[:MAX_ROWS]
     ]
     query = [
-        ("organization", str(asked.organization.pk)),
-        ("first_day", asked.first_day.isoformat()),
-        ("last_day", asked.last_day.isoformat()),
-        *(("group_by", name) for name in asked.group_by),
+        ("organization", str(cost_range.organization.pk)),
+        ("first_day", cost_range.first_day.isoformat()),
+        ("last_day", cost_range.last_day.isoformat()),
+        *(("group_by", name) for name in cost_range.group_by),
     ]
     return {
-        "asked": asked,
-        "days": (asked.last_day - asked.first_day).days + 1,
-        "columns": [LABELS[name] for name in asked.group_by],
+        "cost_range": cost_range,
+        "days": (cost_range.last_day - cost_range.first_day).days + 1,
+        "columns": [LABELS[name] for name in cost_range.group_by],
         "rows": rows,
-        "total": _aligned(total, places),
+        "total": _aligned(total, decimals),
         "left_out": len(found) - len(rows),
-        "left_out_amount": _aligned(sum(amount for _, amount in found[MAX_ROWS:]), places),
+        "left_out_amount": _aligned(sum(amount for _, amount in found[MAX_ROWS:]), decimals),
         "csv_url": f"{reverse('costs-csv')}?{urlencode(query)}",
     }
 
 
-def _aligned(nanousd: int, places: int) -> str:
-    """Exact, with zeros at the end, so that the points of a column are below each other."""
+def _aligned(nanousd: int, decimals: int) -> str:
+    """An exact amount with zeros at its end, so that the points of a column are below each other."""
     whole, _, fraction = usd(nanousd).partition(".")
-    return f"{whole}.{fraction:0<{places}}"
+    return f"{whole}.{fraction:0<{decimals}}"
 
 
-def _cell(dimension: str, value: str, names: Names) -> dict[str, str]:
-    """A name, and under it the id that it stands for."""
+def _cell(dimension: str, value: str, names: CostNames) -> dict[str, str]:
+    """A cell of the table: a name, and under it the id that it stands for."""
     if dimension == "line_item":
         return {"label": LABELS[dimension], "name": value}
     known = names.projects if dimension == "project_id" else names.keys
@@ -173,7 +173,7 @@ def _page(request: HttpRequest, context: dict[str, Any], *, status: int = 200) -
     extra = {
         "title": "Costs",
         "labels": LABELS,
-        "is_listed": len(context["offered"]) <= MAX_LISTED,
+        "is_listed": len(context["organizations"]) <= MAX_LISTED,
         "ranges": [
             ("This month", today.replace(day=1), today),
             ("Last month", last_of_previous.replace(day=1), last_of_previous),

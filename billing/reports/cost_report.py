@@ -22,12 +22,12 @@ from billing.reports.query import DAY_SECONDS, DIMENSIONS, CostQuery
 EPOCH = date(1970, 1, 1)
 
 # Project, key and line item; None where the report does not group by it.
-Group = tuple[str | None, str | None, str | None]
+CostGroup = tuple[str | None, str | None, str | None]
 
 
-def cost_page(query: CostQuery) -> dict[str, Any]:
-    """One page: a bucket for each day, those without costs included."""
-    days = settled_by_day(query)
+def report_page(query: CostQuery) -> dict[str, Any]:
+    """One page of the report, as JSON: a bucket for each day, those without costs included."""
+    days = costs_by_day(query)
     next_page = query.next_page()
     return {
         "object": "page",
@@ -45,10 +45,10 @@ def cost_page(query: CostQuery) -> dict[str, Any]:
     }
 
 
-def settled_by_day(query: CostQuery) -> dict[int, list[tuple[Group, int]]]:
-    """The amounts of each day, in nano-USD, by group and in the groups' order."""
-    found: defaultdict[str, defaultdict[Group, int]] = defaultdict(lambda: defaultdict(int))
-    ids = Identifiers()
+def costs_by_day(query: CostQuery) -> dict[int, list[tuple[CostGroup, int]]]:
+    """The settled costs of each day, in nano-USD, by group and in the groups' order."""
+    found: defaultdict[str, defaultdict[CostGroup, int]] = defaultdict(lambda: defaultdict(int))
+    ids = ClientIds()
     # One statement, and so one instant: a roll-up that moves costs meanwhile is seen whole or not at all.
     rows = _sums(DailyCost, query).union(_sums(UnrolledCost, query), all=True)
     for day, project, api_key, line_item, amount in rows:
@@ -57,7 +57,7 @@ def settled_by_day(query: CostQuery) -> dict[int, list[tuple[Group, int]]]:
     return {(date.fromisoformat(day) - EPOCH).days: sorted(sums.items()) for day, sums in found.items()}
 
 
-class Identifiers(dict[str | None, str | None]):
+class ClientIds(dict[str | None, str | None]):
     """From ids as a database writes them to ids as clients see them, each worked out once."""
 
     def __missing__(self, stored: str | None) -> str | None:
@@ -66,7 +66,7 @@ class Identifiers(dict[str | None, str | None]):
 
 
 def _sums(model: type[DailyCost] | type[UnrolledCost], query: CostQuery) -> QuerySet[Any, Any]:
-    """Rows of a day, the three dimensions, and an amount."""
+    """Sums of one table: rows of a day, the three dimensions, and an amount."""
     wanted = Q(
         organization=query.organization_id,
         day__gte=EPOCH + timedelta(days=query.first_day),
@@ -96,7 +96,7 @@ def _sums(model: type[DailyCost] | type[UnrolledCost], query: CostQuery) -> Quer
     return sums
 
 
-def _result(group: Group, amount: int) -> dict[str, Any]:
+def _result(group: CostGroup, amount: int) -> dict[str, Any]:
     project_id, api_key_id, line_item = group
     return {
         "object": "organization.costs.result",

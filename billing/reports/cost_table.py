@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from billing.reports.cost_report import EPOCH, Group, settled_by_day
+from billing.reports.cost_report import EPOCH, CostGroup, costs_by_day
 from billing.reports.query import DAY_SECONDS, CostQuery
 from organization.models import Organization, Project, ProjectKey
 
@@ -17,46 +17,46 @@ STEP_DAYS = 7
 
 @dataclass(frozen=True, slots=True)
 class CostRange:
-    """What was asked for. Both days are of the range, and they are UTC days."""
+    """Whose costs, over which UTC days, grouped by what. Both days are of the range."""
 
     organization: Organization
     first_day: date
     last_day: date
-    # Of report_query's DIMENSIONS, in their order.
+    # Some of `query.DIMENSIONS`, in their order.
     group_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DayCost:
     day: date
-    group: Group
+    group: CostGroup
     amount_nanousd: int
 
 
-def totals(asked: CostRange) -> list[tuple[Group, int]]:
+def totals(cost_range: CostRange) -> list[tuple[CostGroup, int]]:
     """What each group cost over the whole range, the dearest first. One statement, and so one instant."""
-    sums: defaultdict[Group, int] = defaultdict(int)
-    for cost in _costs(asked, asked.first_day, asked.last_day):
+    sums: defaultdict[CostGroup, int] = defaultdict(int)
+    for cost in _costs(cost_range, cost_range.first_day, cost_range.last_day):
         sums[cost.group] += cost.amount_nanousd
     return sorted(sums.items(), key=lambda each: (-each[1], each[0]))
 
 
-def by_day(asked: CostRange) -> Iterator[list[DayCost]]:
+def costs_in_steps(cost_range: CostRange) -> Iterator[list[DayCost]]:
     """Every cost of the range, some days at a time and in their order."""
-    first = asked.first_day
-    while first <= asked.last_day:
-        last = min(first + timedelta(days=STEP_DAYS - 1), asked.last_day)
-        yield _costs(asked, first, last)
+    first = cost_range.first_day
+    while first <= cost_range.last_day:
+        last = min(first + timedelta(days=STEP_DAYS - 1), cost_range.last_day)
+        yield _costs(cost_range, first, last)
         first = last + timedelta(days=1)
 
 
-def _costs(asked: CostRange, first_day: date, last_day: date) -> list[DayCost]:
+def _costs(cost_range: CostRange, first_day: date, last_day: date) -> list[DayCost]:
     first, end = (first_day - EPOCH).days, (last_day - EPOCH).days + 1
     query = CostQuery(
-        asked.organization.pk,
+        cost_range.organization.pk,
         project_ids=frozenset(),
         api_key_ids=frozenset(),
-        group_by=asked.group_by,
+        group_by=cost_range.group_by,
         first_day=first,
         end_time=end * DAY_SECONDS,
         limit=end - first,
@@ -64,21 +64,21 @@ def _costs(asked: CostRange, first_day: date, last_day: date) -> list[DayCost]:
     )
     return [
         DayCost(EPOCH + timedelta(days=day), group, amount)
-        for day, costs in sorted(settled_by_day(query).items())
+        for day, costs in sorted(costs_by_day(query).items())
         for group, amount in costs
     ]
 
 
-class Names:
+class CostNames:
     """What people call the projects and keys of an organization, by id as the report writes it."""
 
-    def __init__(self, asked: CostRange) -> None:
+    def __init__(self, cost_range: CostRange) -> None:
         self.projects: dict[str, str] = {}
         self.keys: dict[str, str] = {}
-        if "project_id" in asked.group_by:
-            projects = Project.objects.filter(organization=asked.organization)
+        if "project_id" in cost_range.group_by:
+            projects = Project.objects.filter(organization=cost_range.organization)
             self.projects = {str(pk): name for pk, name in projects.values_list("pk", "name")}
-        if "api_key_id" in asked.group_by:
-            keys = ProjectKey.objects.filter(project__organization=asked.organization)
+        if "api_key_id" in cost_range.group_by:
+            keys = ProjectKey.objects.filter(project__organization=cost_range.organization)
             rows = keys.values_list("pk", "name", "redacted_value")
             self.keys = {str(pk): f"{name} ({redacted})" for pk, name, redacted in rows}

@@ -1,5 +1,5 @@
 """
-What was spent, what is left and what is not settled yet, for people to look at.
+Spending, credit and unsettled requests, as the console's overview shows them.
 
 Reads sums and accounts, and of reservations only the open ones, which have an index of their own: its time
 does not grow with the number of requests ever made.
@@ -60,7 +60,7 @@ class Unsettled:
 
 
 def spent_by_project(first_day: date, organization_id: uuid.UUID | None = None) -> list[ProjectDay]:
-    """From `first_day` on, of all organizations or one."""
+    """What each project spent on each day from `first_day` on, of all organizations or one."""
     sums: defaultdict[tuple[uuid.UUID, uuid.UUID, date], int] = defaultdict(int)
     for organization, project, day, amount in _sums(
         first_day, organization_id, "organization", "project", "day"

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from billing.money import Price, parse_usd, usd
 from billing.reports.cost_table import STEP_DAYS
-from billing.reports.csv_export import as_text
+from billing.reports.csv_export import text_cell
 from billing.reports.rollup import roll_up
 from organization.models import Organization
 from tests.billing.factories import Customer, make_customer
@@ -152,9 +152,9 @@ def test_this_month_is_shown_first(acme: Customer) -> None:
     page = owner().get(PAGE)
 
     today = timezone.now().date()
-    assert page.context["asked"].first_day == today.replace(day=1)
-    assert page.context["asked"].last_day == today
-    assert page.context["asked"].group_by == ("project_id",)
+    assert page.context["cost_range"].first_day == today.replace(day=1)
+    assert page.context["cost_range"].last_day == today
+    assert page.context["cost_range"].group_by == ("project_id",)
 
 
 HOSTILE = [
@@ -178,12 +178,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_name_is_never_a_formula(text: str) -> None:
-    assert as_text(text) == f"'{text}"
+    assert text_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["Acme", "5 apples", "a=b", "", "'=1", "Ünïted"])
 def test_an_honest_name_stays_as_it_is(text: str) -> None:
-    assert as_text(text) == text
+    assert text_cell(text) == text
 
 
 def test_hostile_names_are_harmless_on_the_page_and_in_the_file(acme: Customer) -> None:

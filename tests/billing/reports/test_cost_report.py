@@ -210,7 +210,7 @@ def test_the_costs_of_a_page_are_read_in_one_statement(
 
     # Two would see two moments, and a roll-up between them would count costs twice or not at all.
     with django_assert_num_queries(1):
-        assert cost_report.settled_by_day(query) == {day: [((None, None, None), 3)]}
+        assert cost_report.costs_by_day(query) == {day: [((None, None, None), 3)]}
 
 
 def test_a_revoked_key_and_an_archived_project_stay_readable(api: ApiClient, ours: Customer) -> None:
