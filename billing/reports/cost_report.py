@@ -22,7 +22,7 @@ from billing.reports.query import DAY_SECONDS, DIMENSIONS, CostQuery
 EPOCH = date(1970, 1, 1)
 
 # Project, key and line item; None where the report does not group by it.
-CostGroup = tuple[str | None, str | None, str | None]
+ReportGroup = tuple[str | None, str | None, str | None]
 
 
 def report_page(query: CostQuery) -> dict[str, Any]:
@@ -45,9 +45,9 @@ def report_page(query: CostQuery) -> dict[str, Any]:
     }
 
 
-def costs_by_day(query: CostQuery) -> dict[int, list[tuple[CostGroup, int]]]:
+def costs_by_day(query: CostQuery) -> dict[int, list[tuple[ReportGroup, int]]]:
     """The settled costs of each day, in nano-USD, by group and in the groups' order."""
-    found: defaultdict[str, defaultdict[CostGroup, int]] = defaultdict(lambda: defaultdict(int))
+    found: defaultdict[str, defaultdict[ReportGroup, int]] = defaultdict(lambda: defaultdict(int))
     ids = ClientIds()
     # One statement, and so one instant: a roll-up that moves costs meanwhile is seen whole or not at all.
     rows = _sums(DailyCost, query).union(_sums(UnrolledCost, query), all=True)
@@ -96,7 +96,7 @@ def _sums(model: type[DailyCost] | type[UnrolledCost], query: CostQuery) -> Quer
     return sums
 
 
-def _result(group: CostGroup, amount: int) -> dict[str, Any]:
+def _result(group: ReportGroup, amount: int) -> dict[str, Any]:
     project_id, api_key_id, line_item = group
     return {
         "object": "organization.costs.result",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from billing.reports.cost_report import EPOCH, CostGroup, costs_by_day
+from billing.reports.cost_report import EPOCH, ReportGroup, costs_by_day
 from billing.reports.query import DAY_SECONDS, CostQuery
 from organization.models import Organization, Project, ProjectKey
 
@@ -29,13 +29,13 @@ class CostRange:
 @dataclass(frozen=True, slots=True)
 class DayCost:
     day: date
-    group: CostGroup
+    group: ReportGroup
     amount_nanousd: int
 
 
-def totals(cost_range: CostRange) -> list[tuple[CostGroup, int]]:
+def totals(cost_range: CostRange) -> list[tuple[ReportGroup, int]]:
     """What each group cost over the whole range, the dearest first. One statement, and so one instant."""
-    sums: defaultdict[CostGroup, int] = defaultdict(int)
+    sums: defaultdict[ReportGroup, int] = defaultdict(int)
     for cost in _costs(cost_range, cost_range.first_day, cost_range.last_day):
         sums[cost.group] += cost.amount_nanousd
     return sorted(sums.items(), key=lambda each: (-each[1], each[0]))
