@@ -17,7 +17,6 @@ from threading import Barrier
 from django.db import connection, connections, transaction
 from django.utils import timezone
 
-from billing import money
 from billing.ledger.ledger import Ledger
 from billing.ledger.operations import HoldRequest, Limits
 from billing.models import (
@@ -29,7 +28,9 @@ from billing.models import (
     SpendingCap,
     UnrolledCost,
 )
-from billing.money import Price, Quantities
+from billing.prices import bill
+from billing.prices.parts import PARTS
+from billing.prices.price import Price, Quantities
 from organization.models import Organization, Project, ProjectKey
 
 PRICE = Price(prompt=150_000, cached=75_000, completion=600_000)
@@ -151,11 +152,7 @@ def orm_reserve(key: ProjectKey) -> uuid.UUID:
         project_id=key.project_id,
         api_key_id=key.pk,
         model="hot",
-        prompt_price_picousd=PRICE.prompt,
-        cached_price_picousd=PRICE.cached,
-        completion_price_picousd=PRICE.completion,
-        image_price_picousd=PRICE.image,
-        request_price_picousd=PRICE.request,
+        **{part.price_column: getattr(PRICE, part.name) for part in PARTS},
         state="held",
         reserved_nanousd=HOLD_NANOUSD,
         admitted_at=now,
@@ -171,7 +168,7 @@ def orm_settle(place: uuid.UUID) -> None:
     organization_id = Reservation.objects.values_list("organization_id", flat=True).get(pk=place)
     account = Account.objects.select_for_update().get(pk=organization_id)
     row = Reservation.objects.select_for_update().get(pk=place)
-    row.charged_nanousd = min(money.cost(row.price, USED), row.reserved_nanousd)
+    row.charged_nanousd = min(bill.cost(row.price, USED), row.reserved_nanousd)
     row.state, row.basis, row.resolved_at = "settled", "usage", timezone.now()
     row.save(update_fields=["charged_nanousd", "state", "basis", "resolved_at"])
     account.held_nanousd -= row.reserved_nanousd
@@ -190,7 +187,7 @@ def orm_settle(place: uuid.UUID) -> None:
             "quantity": line.quantity,
             "amount_nanousd": line.amount_nanousd,
         }
-        for line in money.lines_of(row.price, USED, row.charged_nanousd)
+        for line in bill.lines_of(row.price, USED, row.charged_nanousd)
     ]
     CostLine.objects.bulk_create([CostLine(reservation=row, **line) for line in lines])
     UnrolledCost.objects.bulk_create([UnrolledCost(lines=1, **line) for line in lines])

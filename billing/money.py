@@ -1,16 +1,8 @@
-"""
-Money as whole numbers: amounts in nano-USD, prices in pico-USD. Nothing here touches a database.
-
-One function turns quantities into an amount, for the hold and for the charge, and it rounds once, up, at
-the end. It only grows when a quantity grows, so a charge within the quantities that were held for is
-within the hold.
-"""
+"""Money as whole numbers, and as text: amounts in nano-USD, prices in pico-USD."""
 
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-
-from msgspec import Struct
 
 NANO_DIGITS = 9
 PICO_DIGITS = 12
@@ -18,131 +10,6 @@ PICO_IN_A_NANO = 1_000
 NANO_IN_A_CENT = 10_000_000
 # What a signed 64-bit column holds: 9.2 billion dollars.
 MAX_NANOUSD = 2**63 - 1
-# More of anything than one request can have; keeps a backend's nonsense out of the arithmetic.
-MAX_QUANTITY = 10**12
-
-PROMPT = "prompt"
-CACHED_PROMPT = "cached prompt"
-COMPLETION = "completion"
-IMAGE = "image"
-REQUEST = "request"
-RECONCILED = "reconciled"
-
-
-class Price(Struct, frozen=True):
-    """What a model costs, in pico-USD each. Zero is a price: it means free."""
-
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    image: int = 0
-    request: int = 0
-
-    def __post_init__(self) -> None:
-        for value in (self.prompt, self.cached, self.completion, self.image, self.request):
-            if type(value) is not int or not 0 <= value <= MAX_NANOUSD:
-                raise ValueError(f"A price must be a whole number of pico-USD, not {value!r}.")
-
-
-class Quantities(Struct, frozen=True):
-    """What one request used, over all its completions. `cached` tokens are among the `prompt` tokens."""
-
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    images: int = 0
-
-    def __post_init__(self) -> None:
-        for value in (self.prompt, self.cached, self.completion, self.images):
-            if type(value) is not int or not 0 <= value <= MAX_QUANTITY:
-                raise ValueError(f"A quantity must be a whole number, not {value!r}.")
-        if self.cached > self.prompt:
-            raise ValueError("More tokens were cached than prompted.")
-
-
-class Line(Struct, frozen=True):
-    """One line item of one request's charge."""
-
-    item: str
-    quantity: int
-    amount_nanousd: int
-
-
-def cost(price: Price, used: Quantities) -> int:
-    """What `used` costs, in nano-USD, rounded up once."""
-    return _in_nano(sum([picousd for _, _, picousd in _parts(price, used)]))
-
-
-def hold_amount(
-    price: Price, *, prompt_upper: int, completion_bound: int, choices: int = 1, images: int = 0
-) -> int:
-    """
-    The most that a request can cost, in nano-USD.
-
-    `prompt_upper` is a true upper bound (tokenizer count plus template overhead, else bytes) and
-    `completion_bound` is per choice, clamped by the model's own maximum already.
-    """
-    # A discount for cached tokens is never assumed; a surcharge for them is.
-    dearest = Price(
-        prompt=max(price.prompt, price.cached),
-        completion=price.completion,
-        image=price.image,
-        request=price.request,
-    )
-    return cost(
-        dearest, Quantities(prompt=prompt_upper, completion=choices * completion_bound, images=images)
-    )
-
-
-def lines_of(price: Price, used: Quantities, charged_nanousd: int) -> list[Line]:
-    """
-    The charge as line items that sum to it exactly.
-
-    At least one line, so that a charge of zero is seen to be final.
-    """
-    return _lines(_parts(price, used), charged_nanousd)
-
-
-def bill(price: Price, used: Quantities, most_nanousd: int) -> tuple[int, list[Line]]:
-    """What `used` costs, and the lines of what is charged for it: at most `most_nanousd`."""
-    parts = _parts(price, used)
-    total = _in_nano(sum([picousd for _, _, picousd in parts]))
-    return total, _lines(parts, min(total, most_nanousd))
-
-
-def split(total: int, weights: list[int]) -> list[int]:
-    """`total` in whole parts as near to `weights` as can be: the largest remainders get what is left."""
-    weight = sum(weights)
-    if not weight:
-        return [total, *(0 for _ in weights[1:])]
-    shares = [total * each // weight for each in weights]
-    left = total - sum(shares)
-    if left:
-        by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % weight), i))
-        for i in by_remainder[:left]:
-            shares[i] += 1
-    return shares
-
-
-def _lines(parts: list[tuple[str, int, int]], charged_nanousd: int) -> list[Line]:
-    parts = [part for part in parts if part[1]] or [(PROMPT, 0, 0)]
-    shares = split(charged_nanousd, [picousd for _, _, picousd in parts])
-    return [Line(item, count, share) for (item, count, _), share in zip(parts, shares, strict=True)]
-
-
-def _parts(price: Price, used: Quantities) -> list[tuple[str, int, int]]:
-    # A request that costs nothing to make has no line of its own.
-    return [
-        (PROMPT, used.prompt - used.cached, (used.prompt - used.cached) * price.prompt),
-        (CACHED_PROMPT, used.cached, used.cached * price.cached),
-        (COMPLETION, used.completion, used.completion * price.completion),
-        (IMAGE, used.images, used.images * price.image),
-        (REQUEST, 1 if price.request else 0, price.request),
-    ]
-
-
-def _in_nano(picousd: int) -> int:
-    return -(-picousd // PICO_IN_A_NANO)
 
 
 def parse_usd(text: str) -> int:

@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from billing.prices.columns import price_columns, prices_not_negative
+from billing.prices.parts import PARTS
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
 
 MODEL_ID_LENGTH = 200
@@ -47,11 +49,7 @@ class CatalogModel(models.Model):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     is_enabled = models.BooleanField(default=True)
 
-    prompt_price_picousd = models.BigIntegerField(null=True, blank=True)
-    completion_price_picousd = models.BigIntegerField(null=True, blank=True)
-    cached_price_picousd = models.BigIntegerField(null=True, blank=True)
-    image_price_picousd = models.BigIntegerField(null=True, blank=True)
-    request_price_picousd = models.BigIntegerField(null=True, blank=True)
+    locals().update(price_columns(null=True, blank=True))
 
     context_length = models.PositiveIntegerField(default=8192)
     max_output_length = models.PositiveIntegerField(default=4096)
@@ -69,14 +67,7 @@ class CatalogModel(models.Model):
         verbose_name = "model"
         constraints = [
             models.CheckConstraint(name="model_id_not_empty", condition=~Q(id="")),
-            models.CheckConstraint(
-                name="model_prices_not_negative",
-                condition=(Q(prompt_price_picousd=None) | Q(prompt_price_picousd__gte=0))
-                & (Q(completion_price_picousd=None) | Q(completion_price_picousd__gte=0))
-                & (Q(cached_price_picousd=None) | Q(cached_price_picousd__gte=0))
-                & (Q(image_price_picousd=None) | Q(image_price_picousd__gte=0))
-                & (Q(request_price_picousd=None) | Q(request_price_picousd__gte=0)),
-            ),
+            models.CheckConstraint(name="model_prices_not_negative", condition=prices_not_negative()),
             models.CheckConstraint(
                 name="model_lengths_positive", condition=Q(context_length__gte=1, max_output_length__gte=1)
             ),
@@ -84,6 +75,11 @@ class CatalogModel(models.Model):
 
     def __str__(self) -> str:
         return self.id
+
+    @property
+    def prices(self) -> dict[str, int | None]:
+        """The price of each part in pico-USD, by the part's name; None where it is not set."""
+        return {part.name: getattr(self, part.price_column) for part in PARTS}
 
 
 class Deployment(models.Model):

@@ -6,7 +6,9 @@ from typing import Any
 
 from rest_framework import serializers
 
-from billing.money import Price, price_text
+from billing.money import price_text
+from billing.prices.parts import PARTS
+from billing.prices.price import Price
 from gateway_site.api.serializers import Constant, UnixTime
 from inference.catalog.served_models import price_of
 from inference.catalog.services import MODALITIES
@@ -15,6 +17,8 @@ from inference.models import CatalogModel
 # Unspecified: sampling-limits. Nothing says what would be in it, so nothing is, and that never changes.
 SAMPLING_LIMITS: dict[str, Any] = {}
 SAMPLING_LIMITS_REVISION = "0"
+# Discounts and surcharges on a part come after the parts themselves.
+PRICING_ORDER = sorted(PARTS, key=lambda part: bool(part.within))
 
 
 class ModelAccess(serializers.Serializer):
@@ -27,11 +31,8 @@ class ModelAccess(serializers.Serializer):
 class ModelPricing(serializers.Serializer):
     """USD per token (per image, per request) as decimal strings."""
 
-    prompt = serializers.CharField()
-    completion = serializers.CharField()
-    image = serializers.CharField()
-    request = serializers.CharField()
-    input_cache_read = serializers.CharField()
+    # In the body of a class `locals()` is the namespace that the class is made from.
+    locals().update({part.pricing_key: serializers.CharField() for part in PRICING_ORDER})
 
 
 class ModelResponse(serializers.Serializer):
@@ -103,13 +104,7 @@ def model_object(model: CatalogModel, passed_checks: frozenset[str]) -> dict[str
 
 
 def _pricing(price: Price) -> dict[str, str]:
-    return {
-        "prompt": price_text(price.prompt),
-        "completion": price_text(price.completion),
-        "image": price_text(price.image),
-        "request": price_text(price.request),
-        "input_cache_read": price_text(price.cached),
-    }
+    return {part.pricing_key: price_text(getattr(price, part.name)) for part in PARTS}
 
 
 def _is_ready(model: CatalogModel) -> bool:

@@ -16,7 +16,9 @@ from django.utils.safestring import SafeString
 from billing import services
 from billing.admin.money import UsdField, in_full, money
 from billing.models import CostLine, Reservation
-from billing.money import cost, price_text, short_usd, usd
+from billing.money import price_text, short_usd, usd
+from billing.prices.bill import cost
+from billing.prices.parts import PARTS
 from gateway_site.console.kit.model_admin import (
     ActionForm,
     Confirmation,
@@ -220,16 +222,8 @@ class ReservationAdmin(ReadOnlyAdmin):
     @display(description="Prices (USD each)")
     def prices(self, reservation: Reservation) -> SafeString:
         price = reservation.price
-        parts = {
-            "prompt token": price.prompt,
-            "cached token": price.cached,
-            "completion token": price.completion,
-            "image": price.image,
-            "request": price.request,
-        }
-        return format_html_join(
-            "", "<div>{}: {}</div>", ((name, price_text(each)) for name, each in parts.items())
-        )
+        shown = ((part.label, price_text(getattr(price, part.name))) for part in PARTS)
+        return format_html_join("", "<div>{}: {}</div>", shown)
 
     @display(description="Admitted", ordering="admitted_at")
     def admitted(self, reservation: Reservation) -> SafeString:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from billing import money
 from billing.ledger.operations import (
     Basis,
     Expire,
@@ -40,7 +39,10 @@ from billing.ledger.snapshot import (
     Snapshot,
     period_of,
 )
-from billing.money import Line, usd
+from billing.money import MAX_NANOUSD, usd
+from billing.prices import bill
+from billing.prices.bill import BillLine
+from billing.prices.price import Quantities
 from gateway_site.api.errors import (
     ApiError,
     ConcurrencyExceeded,
@@ -95,7 +97,7 @@ class Decisions:
             case MarkUnknown() if row.state == State.HELD:
                 self._give_up_or_release(row)
             case Reconcile() if row.state == State.UNKNOWN:
-                line = Line(money.RECONCILED, 1, min(operation.amount_nanousd, row.reserved))
+                line = BillLine(bill.RECONCILED, 1, min(operation.amount_nanousd, row.reserved))
                 self._charge(row, operation.amount_nanousd, [line], Basis.RECONCILED)
             case WriteOff() if row.state == State.UNKNOWN:
                 self._end(row, State.WRITTEN_OFF, loss=row.reserved)
@@ -128,11 +130,11 @@ class Decisions:
         else:
             self._end(row, State.RELEASED)
 
-    def _settle(self, row: ReservationRow, used: money.Quantities, basis: Basis) -> None:
-        cost, lines = money.bill(row.price, used, row.reserved)
+    def _settle(self, row: ReservationRow, used: Quantities, basis: Basis) -> None:
+        cost, lines = bill.bill(row.price, used, row.reserved)
         self._charge(row, cost, lines, basis)
 
-    def _charge(self, row: ReservationRow, cost: int, lines: list[Line], basis: Basis) -> None:
+    def _charge(self, row: ReservationRow, cost: int, lines: list[BillLine], basis: Basis) -> None:
         charged = min(cost, row.reserved)
         self._end(row, State.SETTLED, charged=charged, loss=cost - charged, basis=basis)
         day = row.admitted_at.astimezone(UTC).date()
@@ -164,7 +166,7 @@ class Decisions:
     ) -> None:
         self._count(row.organization_id, row.project_id, row.key_id, row.admitted_at, -row.reserved, charged)
         row.charged = charged
-        row.loss = min(loss, money.MAX_NANOUSD)
+        row.loss = min(loss, MAX_NANOUSD)
         self._move(row, state, basis)
 
     def _move(self, row: ReservationRow, state: State, basis: str = "") -> None:

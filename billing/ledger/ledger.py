@@ -34,7 +34,7 @@ from billing.ledger.operations import (
     Settle,
 )
 from billing.ledger.worker import Ticket, Worker
-from billing.money import Quantities
+from billing.prices.price import Quantities
 from gateway_site.api.errors import ApiError, RateLimited, Unavailable
 from gateway_site.api.loop_timer import LoopTimer
 

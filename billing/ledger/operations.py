@@ -3,7 +3,8 @@ What callers ask of the ledger. Plain values: nothing here touches a database. (
 dataclass takes five times as long to make, and every request makes several.)
 
     from billing.ledger.ledger import get_ledger            # one per process, made on first use
-    from billing.money import Price, Quantities, hold_amount
+    from billing.prices.bill import hold_amount
+    from billing.prices.price import Price, Quantities
     from billing.ledger.operations import Basis, HoldRequest
 
     ledger = get_ledger()
@@ -43,7 +44,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from billing.models import Reservation
-from billing.money import Price, Quantities
+from billing.prices.price import Price, Quantities
 from gateway_site.api.errors import ApiError
 
 State = Reservation.State

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
-from billing.money import Price, Quantities
+from billing.prices.price import Price, Quantities
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -220,11 +219,13 @@ def add_reservation(snapshot: Snapshot, row: tuple[Any, ...]) -> None:
         key_id=row[3],
         model=row[4],
         state=row[5],
-        price=_price(*row[6:11]),
+        price=Price(prompt=row[6], cached=row[7], completion=row[8], image=row[9], request=row[10]),
         reserved=row[11],
         charged=row[12],
         loss=row[13],
-        observed=None if row[14] is None else Quantities(*row[14:18]),
+        observed=None
+        if row[14] is None
+        else Quantities(prompt=row[14], cached=row[15], completion=row[16], images=row[17]),
         admitted_at=row[18],
         is_dispatched=row[19],
         lease_expires_at=row[20],
@@ -233,7 +234,3 @@ def add_reservation(snapshot: Snapshot, row: tuple[Any, ...]) -> None:
     snapshot.reservations[found.id] = found
     if row[22] is not None and found.key_id not in snapshot.meters:
         snapshot.meters[found.key_id] = MeterRow(*row[22:25])
-
-
-# A deployment has few prices, and each is checked when it is made.
-_price = lru_cache(maxsize=1_024)(Price)

@@ -8,7 +8,9 @@ from datetime import datetime
 from django.db import models
 from django.db.models import F, Q
 
-from billing.money import Price, Quantities
+from billing.prices.columns import observed_columns, observed_whole_or_not_at_all, price_columns
+from billing.prices.parts import PARTS, QUANTITIES, observed_column
+from billing.prices.price import Price, Quantities
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
 
 
@@ -48,11 +50,8 @@ class Reservation(models.Model):
     model = models.CharField(max_length=NAME_LENGTH)
     choices = models.IntegerField(default=1)
 
-    prompt_price_picousd = models.BigIntegerField()
-    cached_price_picousd = models.BigIntegerField()
-    completion_price_picousd = models.BigIntegerField()
-    image_price_picousd = models.BigIntegerField()
-    request_price_picousd = models.BigIntegerField()
+    # The price that it was admitted at.
+    locals().update(price_columns())
 
     state = models.CharField(max_length=11, choices=State)
     basis = models.CharField(max_length=10, choices=Basis, blank=True, default="")
@@ -61,10 +60,8 @@ class Reservation(models.Model):
     # What the request cost beyond its hold, or might have cost when it was written off.
     operator_loss_nanousd = models.BigIntegerField(default=0)
 
-    observed_prompt = models.BigIntegerField(null=True)
-    observed_cached = models.BigIntegerField(null=True)
-    observed_completion = models.BigIntegerField(null=True)
-    observed_images = models.BigIntegerField(null=True)
+    # What its heartbeats have reported.
+    locals().update(observed_columns())
 
     admitted_at = models.DateTimeField()
     dispatched_at = models.DateTimeField(null=True)
@@ -113,16 +110,7 @@ class Reservation(models.Model):
                 ),
             ),
             models.CheckConstraint(
-                name="reservation_observed_whole_or_not_at_all",
-                condition=Q(
-                    observed_prompt=None, observed_cached=None, observed_completion=None, observed_images=None
-                )
-                | Q(
-                    observed_prompt__gte=0,
-                    observed_cached__gte=0,
-                    observed_completion__gte=0,
-                    observed_images__gte=0,
-                ),
+                name="reservation_observed_whole_or_not_at_all", condition=observed_whole_or_not_at_all()
             ),
         ]
         indexes = [
@@ -144,26 +132,12 @@ class Reservation(models.Model):
 
     @property
     def price(self) -> Price:
-        return Price(
-            self.prompt_price_picousd,
-            self.cached_price_picousd,
-            self.completion_price_picousd,
-            self.image_price_picousd,
-            self.request_price_picousd,
-        )
+        return Price(**{part.name: getattr(self, part.price_column) for part in PARTS})
 
     @property
     def observed(self) -> Quantities | None:
-        if (
-            self.observed_prompt is None
-            or self.observed_cached is None
-            or self.observed_completion is None
-            or self.observed_images is None
-        ):
-            return None
-        return Quantities(
-            self.observed_prompt, self.observed_cached, self.observed_completion, self.observed_images
-        )
+        seen = {quantity: getattr(self, observed_column(quantity)) for quantity in QUANTITIES}
+        return None if None in seen.values() else Quantities(**seen)
 
     def lease_has_expired(self, moment: datetime) -> bool:
         return self.state == self.State.HELD and self.lease_expires_at < moment

@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from billing.models import CostLine, Reservation
-from billing.money import (
-    CACHED_PROMPT,
-    COMPLETION,
-    IMAGE,
-    PROMPT,
-    REQUEST,
-    price_text,
-    usd,
-)
+from billing.money import price_text, usd
+from billing.prices.parts import PARTS
 from inference.models import Activity
 from policies.models import Verdict
 
@@ -124,15 +117,15 @@ def _money(activity: Activity) -> Money | None:
 
 
 def _priced(line: CostLine, reservation: Reservation) -> PricedLine:
-    price = reservation.price
     item = line.line_item.removeprefix(f"{reservation.model}, ")
-    by_token = {PROMPT: price.prompt, CACHED_PROMPT: price.cached, COMPLETION: price.completion}
-    by_piece = {IMAGE: price.image, REQUEST: price.request}
+    part = next((part for part in PARTS if part.item == item), None)
     text = ""
-    if item in by_token:
-        text = f"${price_text(by_token[item] * A_MILLION)} per million"
-    elif item in by_piece:
-        text = f"${price_text(by_piece[item])} each"
+    if part is not None:
+        picousd = getattr(reservation.price, part.name)
+        if part.unit == "token":
+            text = f"${price_text(picousd * A_MILLION)} per million"
+        else:
+            text = f"${price_text(picousd)} each"
     return PricedLine(item, f"{line.quantity:,}", text, usd(line.amount_nanousd))
 
 

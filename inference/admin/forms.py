@@ -7,8 +7,9 @@ from typing import Any
 from django import forms
 
 from billing.money import parse_price, price_text
+from billing.prices.parts import PARTS
 from gateway_site.console.kit.model_admin import CheckboxSelectMultiple, OptimisticLockForm, TextInput
-from inference.catalog.services import MODALITIES, PRICES
+from inference.catalog.services import MODALITIES
 from inference.models import CatalogModel, Deployment
 
 
@@ -72,11 +73,8 @@ class ModalitiesField(forms.MultipleChoiceField):
 
 
 class ModelForm(OptimisticLockForm):
-    prompt = PriceField()
-    completion = PriceField()
-    cached = PriceField(help_text="Prompt tokens read from a cache. Empty for a new model: as the prompt's.")
-    request = PriceField()
-    image = PriceField()
+    # In the body of a class `locals()` is the namespace that the class is made from.
+    locals().update({part.name: PriceField(help_text=part.help_text) for part in PARTS})
     input_modalities = ModalitiesField()
     output_modalities = ModalitiesField()
     supported_sampling_parameters = WordsField()
@@ -104,14 +102,13 @@ class ModelForm(OptimisticLockForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, column in PRICES.items():
-            self.initial[name] = getattr(self.instance, column)
+        self.initial.update(self.instance.prices)
 
     def state(self) -> Any:
         columns = DeploymentForm.Meta.fields
         return {
             **super().state(),
-            **{column: getattr(self.instance, column) for column in PRICES.values()},
+            **{part.price_column: getattr(self.instance, part.price_column) for part in PARTS},
             "places": sorted(self.instance.deployments.values_list("pk", *columns)),
         }
 
@@ -119,4 +116,5 @@ class ModelForm(OptimisticLockForm):
     def changed_columns(self) -> dict[str, Any]:
         """What the operator changed, by column."""
         changed = {name: self.cleaned_data[name] for name in self.changed_data if name not in ("id", "seen")}
-        return {PRICES.get(name, name): value for name, value in changed.items()}
+        columns = {part.name: part.price_column for part in PARTS}
+        return {columns.get(name, name): value for name, value in changed.items()}

@@ -13,6 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from billing.money import price_text
+from billing.prices.parts import PARTS
 from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, confirmed_action, display
 from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.forms import DeploymentForm, ModelForm
@@ -59,7 +60,7 @@ def readiness(model: CatalogModel) -> str:
 
 def price_cell(model: CatalogModel) -> SafeString:
     """USD for a million tokens, as people compare them, above the exact price of one."""
-    prompt, completion = model.prompt_price_picousd, model.completion_price_picousd
+    prompt, completion = model.prices["prompt"], model.prices["completion"]
     if prompt is None or completion is None:
         return format_html("<span>{}</span>", "not set")
     return format_html(
@@ -106,7 +107,7 @@ class CatalogModelAdmin(ModelAdmin):
     actions = ["enable", "disable"]
     fieldsets = [
         (None, {"fields": ["id", "display_name", "owned_by", "is_enabled", "seen"]}),
-        (PRICES_TITLE, {"fields": list(services.PRICES)}),
+        (PRICES_TITLE, {"fields": [part.name for part in PARTS]}),
         ("Limits", {"fields": ["context_length", "max_output_length", "tokenizer", "quantization"]}),
         (
             ABILITIES_TITLE,
@@ -171,8 +172,8 @@ class CatalogModelAdmin(ModelAdmin):
     @display(description="USD each")
     def all_prices(self, model: CatalogModel) -> SafeString:
         shown = [
-            (name, "not set" if (price := getattr(model, column)) is None else price_text(price))
-            for name, column in services.PRICES.items()
+            (name, "not set" if picousd is None else price_text(picousd))
+            for name, picousd in model.prices.items()
         ]
         return format_html_join("", "<div>{}: {}</div>", shown)
 

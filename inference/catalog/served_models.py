@@ -15,7 +15,7 @@ from functools import partial
 
 from django.db.models import Prefetch, QuerySet
 
-from billing.money import Price
+from billing.prices.price import Price
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
 from gateway_site.database.off_loop import off_loop
 from gateway_site.database.single_flight_cache import SingleFlightCache
@@ -99,16 +99,10 @@ def find_enabled(model_id: str) -> CatalogModel | None:
 
 
 def price_of(model: CatalogModel) -> Price | None:
-    """None while any part of it is not set."""
-    parts = {
-        "prompt": model.prompt_price_picousd,
-        "cached": model.cached_price_picousd,
-        "completion": model.completion_price_picousd,
-        "image": model.image_price_picousd,
-        "request": model.request_price_picousd,
-    }
-    known = {name: value for name, value in parts.items() if value is not None}
-    return Price(**known) if len(known) == len(parts) else None
+    """The price of a model, or None while any part of it is not set."""
+    prices = model.prices
+    known = {name: picousd for name, picousd in prices.items() if picousd is not None}
+    return Price(**known) if len(known) == len(prices) else None
 
 
 def checks_passed_by(organization_id: uuid.UUID) -> frozenset[str]:

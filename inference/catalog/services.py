@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import transaction
 
 from billing.money import MAX_NANOUSD, price_text
+from billing.prices.parts import PARTS
 from gateway_site.api.errors import InvalidRequest, NotFound
 from gateway_site.http_client.addresses import AddressRefused, parse_base_url
 from inference.backends.credentials import checked_credential
@@ -26,16 +27,6 @@ from organization.audit.trail import Actor
 from organization.models import NAME_LENGTH, Organization
 
 MODALITIES = ("text", "image", "file", "audio", "video")
-PRICES = {
-    "prompt": "prompt_price_picousd",
-    "completion": "completion_price_picousd",
-    "cached": "cached_price_picousd",
-    "request": "request_price_picousd",
-    "image": "image_price_picousd",
-}
-# What a price is where only those of prompt and completion were given: images cost their tokens, a request
-# costs nothing by itself. Cached tokens cost what others do; see `_complete_prices`.
-UNNAMED_PRICES = {"request_price_picousd": 0, "image_price_picousd": 0}
 MAX_LENGTH = 2**31 - 1
 DEFAULT_OUTPUT_LENGTH = 4096
 
@@ -247,23 +238,30 @@ def _require_check_name(name: str) -> None:
 
 
 def _complete_prices(model: CatalogModel, changes: dict[str, Any]) -> dict[str, Any]:
-    prompt = changes.get("prompt_price_picousd")
-    if prompt is None:
-        return changes
-    for column, price in UNNAMED_PRICES.items():
-        if getattr(model, column) is None:
-            changes.setdefault(column, price)
-    # A discount that nobody gave must not come from a rise in price.
-    if model.cached_price_picousd in (None, model.prompt_price_picousd):
-        changes.setdefault("cached_price_picousd", prompt)
+    """
+    The changes, with the optional prices that nobody gave, once there is a price of the prompt.
+
+    Images cost their tokens, a request costs nothing by itself, and cached tokens cost what others do.
+    """
+    columns = {part.name: part.price_column for part in PARTS}
+    for part in PARTS:
+        whole = columns[part.within or "prompt"]
+        if not part.is_optional or changes.get(whole) is None:
+            continue
+        before = getattr(model, part.price_column)
+        # A discount that nobody gave must not come from a rise in price.
+        if before is None or (part.within and before == getattr(model, whole)):
+            changes.setdefault(part.price_column, changes[whole] if part.within else 0)
     return changes
 
 
 def _check_model(model: CatalogModel, changes: Mapping[str, Any]) -> None:
-    for column in PRICES.values():
-        price = changes.get(column)
+    for part in PARTS:
+        price = changes.get(part.price_column)
         if price is not None and not 0 <= price <= MAX_NANOUSD:
-            raise InvalidRequest("A price is not negative, and fits in 64 bits of pico-USD.", param=column)
+            raise InvalidRequest(
+                "A price is not negative, and fits in 64 bits of pico-USD.", param=part.price_column
+            )
     for column in ("input_modalities", "output_modalities"):
         if not set(changes.get(column, ["text"])) <= set(MODALITIES):
             raise InvalidRequest(f"Modalities are {', '.join(MODALITIES)}.", param=column)

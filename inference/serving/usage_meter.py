@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from billing.ledger.operations import Basis
-from billing.money import Quantities
+from billing.prices.price import Quantities
 from inference.backends.usage import Alert, UsageWatch
 from inference.events import Event, Finish, TextDelta, Usage
 from inference.tokenizer import CountTokens

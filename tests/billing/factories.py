@@ -14,7 +14,7 @@ from msgspec import structs
 from billing import services
 from billing.ledger.operations import Hold, HoldRequest
 from billing.models import Account, Reservation
-from billing.money import Price, Quantities
+from billing.prices.price import Price, Quantities
 from organization.audit.trail import Actor
 from organization.models import Organization, Project, ProjectKey
 

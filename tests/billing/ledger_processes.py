@@ -125,7 +125,7 @@ async def hold_until_refused(ledger: Any, order: dict[str, Any]) -> Counter[str]
 
 async def hold(ledger: Any, order: dict[str, Any]) -> str:
     from billing.ledger.operations import HoldRequest
-    from billing.money import Price
+    from billing.prices.price import Price
     from gateway_site.api.errors import ApiError
 
     request = HoldRequest(

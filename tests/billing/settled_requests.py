@@ -9,11 +9,11 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from django.db import connection, transaction
 
-from billing import money
 from billing.ledger import batch
 from billing.ledger.operations import Hold, HoldRequest, Limits, Operation, Settle
 from billing.ledger.snapshot import Changes, Needs, Snapshot, Written
-from billing.money import Price, Quantities
+from billing.prices.bill import cost
+from billing.prices.price import Price, Quantities
 from tests.billing.factories import PRICE, Customer
 
 DAY = 86_400
@@ -77,7 +77,7 @@ def hold(*usages: Usage, clock: time = time(12)) -> list[Hold]:
     """Admit requests of one day and leave them so."""
     requests = [
         usage.customer.request(
-            money.cost(usage.price, Quantities(prompt=usage.prompt, completion=usage.completion)),
+            cost(usage.price, Quantities(prompt=usage.prompt, completion=usage.completion)),
             model=usage.model,
             price=usage.price,
         )

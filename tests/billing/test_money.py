@@ -4,24 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.money import (
-    MAX_NANOUSD,
-    Price,
-    Quantities,
-    cost,
-    hold_amount,
-    lines_of,
-    parse_price,
-    parse_usd,
-    price_text,
-    short_usd,
-    split,
-    usd,
-)
+from billing.money import MAX_NANOUSD, parse_price, parse_usd, price_text, short_usd, usd
+from billing.prices.bill import cost, hold_amount, lines_of, split
+from billing.prices.parts import PARTS
+from billing.prices.price import Price, Quantities
 
 picos = st.integers(0, 10**12)
 counts = st.integers(0, 10**6)
-prices = st.builds(Price, picos, picos, picos, picos, picos)
+prices = st.builds(Price, **{part.name: picos for part in PARTS})
 
 
 @st.composite

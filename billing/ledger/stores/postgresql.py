@@ -37,7 +37,7 @@ from billing.ledger.stores.postgresql_statements import (
     WRITE_HEARTBEATS,
     write_statement,
 )
-from billing.money import Quantities
+from billing.prices.price import Quantities
 from gateway_site.database.libpq_pipeline import Pipeline, Reply
 
 Text = str | None

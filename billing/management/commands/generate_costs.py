@@ -13,7 +13,10 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from billing.models import Account
-from billing.money import COMPLETION, MAX_NANOUSD, PROMPT, Price, Quantities, cost, lines_of, usd
+from billing.money import MAX_NANOUSD, usd
+from billing.prices.bill import cost, lines_of
+from billing.prices.parts import PARTS
+from billing.prices.price import Price, Quantities
 from billing.reports.rollup import roll_up
 from billing.services import grant_credit
 from gateway_site.management.operator_command import OperatorCommand
@@ -30,8 +33,8 @@ PRICE = Price(prompt=150_000, cached=75_000, completion=600_000)
 SIZES = 200
 
 RESERVATION = (
-    "id, organization_id, project_id, api_key_id, model, choices, prompt_price_picousd, cached_price_picousd,"
-    " completion_price_picousd, image_price_picousd, request_price_picousd, state, basis, reserved_nanousd,"
+    "id, organization_id, project_id, api_key_id, model, choices,"
+    f" {', '.join(part.price_column for part in PARTS)}, state, basis, reserved_nanousd,"
     " charged_nanousd, operator_loss_nanousd, admitted_at, dispatched_at, lease_expires_at, deadline_at,"
     " resolved_at"
 )
@@ -145,12 +148,12 @@ def _kinds(keys: list[ProjectKey], models: int, chance: random.Random) -> list[K
         charged = cost(PRICE, used)
         key, model = keys[len(made) % len(keys)], f"made-up-{len(made) // len(keys) % models + 1}"
         owner = (key.project.organization_id.hex, key.project_id.hex, key.pk.hex)
-        prices = (PRICE.prompt, PRICE.cached, PRICE.completion, PRICE.image, PRICE.request)
+        prices = (getattr(PRICE, part.name) for part in PARTS)
         amounts = (*map(str, prices), "settled", "usage", str(charged), str(charged), "0")
         parts = {line.item: line for line in lines_of(PRICE, used, charged)}
         prompt, completion = (
             (f"{model}, {item}", str(parts[item].quantity), str(parts[item].amount_nanousd))
-            for item in (PROMPT, COMPLETION)
+            for item in ("prompt", "completion")
         )
         made.append(Kind((*owner, model, "1", *amounts), (prompt, completion), owner, charged))
     return made

@@ -12,10 +12,9 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
 from billing.models import CreditGrant
+from billing.prices.parts import PARTS
 from inference.models import Backend, CatalogModel, DailyActivity
 from organization.models import Organization, Project, ProjectKey
-
-PRICED = ("prompt", "completion", "cached", "image", "request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def setup_checklist(request: HttpRequest) -> SetupChecklist | None:
 def served_model() -> str | None:
     """A model that a request can name, if there is one."""
     # One whose price is not wholly set is not served.
-    priced = {f"{name}_price_picousd__isnull": False for name in PRICED}
+    priced = {f"{part.price_column}__isnull": False for part in PARTS}
     served = CatalogModel.objects.filter(
         **priced,
         is_enabled=True,

@@ -14,7 +14,8 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 from django.utils import timezone
 
-from billing.money import Price, parse_usd, usd
+from billing.money import parse_usd, usd
+from billing.prices.price import Price
 from billing.reports.cost_table import STEP_DAYS
 from billing.reports.csv_export import text_cell
 from billing.reports.rollup import roll_up

@@ -162,7 +162,7 @@ class Victim:
             await self._request()
 
     async def _request(self) -> None:
-        from billing.money import Quantities
+        from billing.prices.price import Quantities
 
         is_dispatched = self.chance.random() < 0.5
         hold = await self.ledger.reserve(self.customer.request(HOLD, is_dispatched=is_dispatched))

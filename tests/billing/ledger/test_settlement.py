@@ -20,7 +20,7 @@ from billing.ledger.operations import (
     Settle,
 )
 from billing.models import Account, CapPeriod, CostLine, CreditGrant, Reservation, UnrolledCost
-from billing.money import Price, Quantities
+from billing.prices.price import Price, Quantities
 from gateway_site.api.errors import Conflict, NotFound, Unavailable
 from organization.models import AuditEvent
 from tests.billing.factories import SOMEONE, Customer, reservation, used

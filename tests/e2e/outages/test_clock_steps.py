@@ -8,7 +8,8 @@ from datetime import timedelta
 from django.db.models import F
 
 from billing.models import KeyMeter, Reservation
-from billing.money import Quantities, cost
+from billing.prices.bill import cost
+from billing.prices.price import Quantities
 from tests.e2e.streams.reader import SHORT_LEASES, Reader, is_complete
 from tests.harness.live_server import live_server
 from tests.inference.customer import Gateway, records

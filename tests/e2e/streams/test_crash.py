@@ -25,7 +25,8 @@ from django.utils import timezone
 
 from billing.ledger.sweeper import sweep
 from billing.models import Reservation
-from billing.money import Quantities, cost
+from billing.prices.bill import cost
+from billing.prices.price import Quantities
 from tests.harness.ledger_checks import assert_books_balance
 from tests.harness.live_server import ROOT, free_port
 from tests.inference.customer import Gateway, question, records

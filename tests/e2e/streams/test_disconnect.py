@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from billing.models import Reservation
-from billing.money import cost
+from billing.prices.bill import cost
 from tests.e2e.streams.raw_request import request_bytes
 from tests.e2e.waiting import until
 from tests.harness.live_server import LiveServer, live_server

@@ -19,7 +19,7 @@ from billing import services as billing_services
 from billing.ledger import batch
 from billing.ledger.operations import Hold, Limits, MarkUnknown, Operation, Settle
 from billing.models import Account, CostLine, CreditGrant, LedgerAudit, Reservation, SpendingCap
-from billing.money import Quantities
+from billing.prices.price import Quantities
 from gateway_site.console import roles, users
 from gateway_site.console.kit.actions import Action, actions_of
 from inference.catalog import services as inference_services

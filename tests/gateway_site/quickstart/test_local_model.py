@@ -218,7 +218,7 @@ def test_another_run_keeps_what_is_there() -> None:
     assert AuditEvent.objects.count() == events
     assert (Project.objects.count(), ProjectKey.objects.count()) == (1, 1)
     assert Account.objects.get().granted_nanousd == 10 * 10**9
-    assert CatalogModel.objects.get(pk=demo.SIMULATED_MODEL).prompt_price_picousd == 5
+    assert CatalogModel.objects.get(pk=demo.SIMULATED_MODEL).prices["prompt"] == 5
 
 
 @pytest.mark.django_db

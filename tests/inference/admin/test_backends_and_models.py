@@ -84,12 +84,12 @@ def test_it_works(console: Client) -> None:
 
     assert credential_of(backend) == SECRET
     model = CatalogModel.objects.get()
-    assert (model.pk, model.prompt_price_picousd, model.completion_price_picousd) == (
+    assert (model.pk, model.prices["prompt"], model.prices["completion"]) == (
         "meta/llama",
         150_000,
         600_000,
     )
-    assert (model.cached_price_picousd, model.image_price_picousd) == (150_000, 0)
+    assert (model.prices["cached"], model.prices["image"]) == (150_000, 0)
     assert (model.context_length, model.max_output_length) == (1_000, 500)
     assert (model.input_modalities, model.required_checks) == (["text", "image"], ["terms", "age"])
     deployment = Deployment.objects.get()
@@ -214,7 +214,7 @@ def test_prices_are_decimal_strings_and_stay_what_they_were(console: Client) -> 
     assert AuditEvent.objects.count() == events
     save(console, CatalogModel, {**same, "completion": ""}, model)
     model.refresh_from_db()
-    assert model.completion_price_picousd is None
+    assert model.prices["completion"] is None
     assert "no price" in console.get(listing(CatalogModel)).content.decode()
 
 

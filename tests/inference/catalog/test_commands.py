@@ -70,7 +70,7 @@ def test_it_works(key_variable: str) -> None:
     }
     assert (model["is_priced"], model["is_enabled"], model["created"]) == (True, True, True)
     row = CatalogModel.objects.get()
-    assert (row.prompt_price_picousd, row.cached_price_picousd) == (150_000, 1)
+    assert (row.prices["prompt"], row.prices["cached"]) == (150_000, 1)
     assert (row.context_length, row.max_output_length, row.tokenizer) == (131_072, 8_192, "llama3")
     deployment = Deployment.objects.select_related("backend").get()
     assert (deployment.model_id, deployment.backend.name, deployment.upstream_id) == (
@@ -241,7 +241,7 @@ def test_sync_imports_the_list_switched_off_and_unpriced(upstream: ModelListServ
 
     assert outcome == {"backend": "vllm", "added": ["a", "org/b:free"], "present": ["c"], "skipped": []}
     added = CatalogModel.objects.exclude(pk="c")
-    assert not any(model.is_enabled or model.prompt_price_picousd is not None for model in added)
+    assert not any(model.is_enabled or model.prices["prompt"] is not None for model in added)
     assert CatalogModel.objects.get(pk="a").context_length == 32_000
     assert CatalogModel.objects.get(pk="c").context_length == 8_192
     assert run("sync_models", "vllm")["added"] == []
@@ -258,7 +258,7 @@ def test_sync_does_as_it_is_told(upstream: ModelListServer, key_variable: str) -
 
     assert outcome["added"] == ["acme/a"]
     model = CatalogModel.objects.get()
-    assert (model.is_enabled, model.prompt_price_picousd) == (True, 10**11)
+    assert (model.is_enabled, model.prices["prompt"]) == (True, 10**11)
     assert Deployment.objects.get().upstream_id == "a"
     path, headers = upstream.asked[0]
     assert (path, headers["authorization"]) == ("/v1/models", f"Bearer {SECRET}")

@@ -8,6 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from cryptography.fernet import Fernet
 
+from billing.prices.parts import PARTS
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
 from inference.backends import registry
 from inference.backends.anthropic.backend import AnthropicBackend
@@ -66,7 +67,7 @@ def test_one_that_is_switched_off_is_not_found(key: Any) -> None:
         ask("simulator/echo", key)
 
 
-@pytest.mark.parametrize("column", sorted(services.PRICES.values()))
+@pytest.mark.parametrize("column", sorted(part.price_column for part in PARTS))
 def test_a_price_that_is_not_set_is_never_zero(key: Any, column: str) -> None:
     make_served_model()
     CatalogModel.objects.update(**{column: None})

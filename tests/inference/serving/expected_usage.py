@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from billing.money import Price, Quantities
+from billing.prices.price import Price, Quantities
 from inference.tokenizer import LIKELY_AROUND_A_PROMPT, LIKELY_AROUND_A_TURN, counter
 from tests.inference.backends.upstreams.faulty.bodies import word
 from tests.inference.catalog.factories import PRICES

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from billing.money import Price
+from billing.prices.price import Price
 from inference.catalog.served_models import ServedModel, Target
 from inference.serving.load_balancing.circuit_breaker import FAILURES_TO_OPEN, OPEN_SECONDS
 from inference.serving.load_balancing.load_balancer import LoadBalancer

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from billing.money import Quantities, cost
+from billing.prices.bill import cost
+from billing.prices.price import Quantities
 from gateway_site.http_client.client import Timeouts
 from inference.backends import registry
 from inference.tokenizer import LIKELY_AROUND_A_PROMPT, LIKELY_AROUND_A_TURN, LIKELY_BYTES_IN_A_TOKEN

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from billing.money import Quantities, cost
+from billing.prices.bill import cost
+from billing.prices.price import Quantities
 from tests.inference.backends.upstreams.faulty.bodies import word
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
 from tests.inference.customer import Gateway, records

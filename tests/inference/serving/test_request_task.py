@@ -291,7 +291,7 @@ def test_heartbeats_tell_the_ledger_what_was_said(gateway: Gateway, settings: An
     ((observed, alive),) = beats
     assert alive
     assert observed.completion == 3
-    assert gateway.reservation().observed_completion == 3
+    assert gateway.reservation().observed == observed
 
 
 @BOTH

@@ -8,7 +8,8 @@ import pytest
 
 from billing import services
 from billing.models import Reservation
-from billing.money import Quantities, cost, hold_amount
+from billing.prices.bill import cost, hold_amount
+from billing.prices.price import Quantities
 from inference.catalog import served_models
 from inference.models import CatalogModel
 from inference.tokenizer import AROUND_A_PROMPT, AROUND_A_TEXT, AROUND_A_TURN, counter

@@ -1,0 +1,114 @@
+"""
+What a request costs: the hold before it, and the lines of the bill after it. Nothing here touches a database.
+
+One function turns quantities into an amount, for the hold and for the charge, and it rounds once, up, at
+the end. It only grows when a quantity grows, so a charge within the quantities that were held for is
+within the hold.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from billing.money import PICO_IN_A_NANO
+from billing.prices.parts import PARTS, parts_within
+from billing.prices.price import Price, Quantities
+
+# The line item of a cost that was found out later: an amount, and no price.
+RECONCILED = "reconciled"
+
+
+class BillLine(Struct, frozen=True):
+    """One line item of one request's charge."""
+
+    item: str
+    quantity: int
+    amount_nanousd: int
+
+
+# What `within` another part stands below it on a bill. Each with the quantities that are charged elsewhere.
+BILL_ORDER = [
+    (part, tuple(other.quantity for other in parts_within(part)))
+    for whole in PARTS
+    if not whole.within
+    for part in (whole, *parts_within(whole))
+]
+# The prices at which one of a part may be charged.
+_CHARGED_AS = {part.name: [part.name, *(other.name for other in parts_within(part))] for part in PARTS}
+
+
+def cost(price: Price, used: Quantities) -> int:
+    """What `used` costs, in nano-USD, rounded up once."""
+    return _in_nano(sum([picousd for _, _, picousd in _unrounded(price, used)]))
+
+
+def hold_amount(
+    price: Price, *, prompt_upper: int, completion_bound: int, choices: int = 1, **bounds: int
+) -> int:
+    """
+    The most that a request can cost, in nano-USD.
+
+    `prompt_upper` is a true upper bound (tokenizer count plus template overhead, else bytes) and
+    `completion_bound` is per choice, clamped by the model's own maximum already. `bounds` are those of the
+    other quantities, such as `images`.
+    """
+    most = Quantities(prompt=prompt_upper, completion=choices * completion_bound, **bounds)
+    # A discount for cached tokens is never assumed; a surcharge for them is.
+    dearest = {name: max([getattr(price, each) for each in names]) for name, names in _CHARGED_AS.items()}
+    return cost(Price(**dearest), most)
+
+
+def lines_of(price: Price, used: Quantities, charged_nanousd: int) -> list[BillLine]:
+    """
+    The charge as line items that sum to it exactly.
+
+    At least one line, so that a charge of zero is seen to be final.
+    """
+    return _lines(_unrounded(price, used), charged_nanousd)
+
+
+def bill(price: Price, used: Quantities, most_nanousd: int) -> tuple[int, list[BillLine]]:
+    """What `used` costs, and the lines of what is charged for it: at most `most_nanousd`."""
+    parts = _unrounded(price, used)
+    total = _in_nano(sum([picousd for _, _, picousd in parts]))
+    return total, _lines(parts, min(total, most_nanousd))
+
+
+def split(total: int, weights: list[int]) -> list[int]:
+    """`total` in whole parts as near to `weights` as can be: the largest remainders get what is left."""
+    weight = sum(weights)
+    if not weight:
+        return [total, *(0 for _ in weights[1:])]
+    shares = [total * each // weight for each in weights]
+    left = total - sum(shares)
+    if left:
+        by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % weight), i))
+        for i in by_remainder[:left]:
+            shares[i] += 1
+    return shares
+
+
+def _lines(parts: list[tuple[str, int, int]], charged_nanousd: int) -> list[BillLine]:
+    parts = [part for part in parts if part[1]] or [(PARTS[0].item, 0, 0)]
+    shares = split(charged_nanousd, [picousd for _, _, picousd in parts])
+    return [BillLine(item, count, share) for (item, count, _), share in zip(parts, shares, strict=True)]
+
+
+def _unrounded(price: Price, used: Quantities) -> list[tuple[str, int, int]]:
+    """Each part's item, how many are charged at its price, and the amount in pico-USD."""
+    parts = []
+    for part, counted_elsewhere in BILL_ORDER:
+        picousd = getattr(price, part.name)
+        if part.quantity:
+            count = getattr(used, part.quantity)
+            for quantity in counted_elsewhere:
+                count -= getattr(used, quantity)
+        else:
+            # A request that costs nothing to make has no line of its own.
+            count = 1 if picousd else 0
+        parts.append((part.item, count, count * picousd))
+    return parts
+
+
+def _in_nano(picousd: int) -> int:
+    return -(-picousd // PICO_IN_A_NANO)
