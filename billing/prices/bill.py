@@ -8,6 +8,8 @@ within the hold.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec import Struct
 
 from billing.money import PICO_IN_A_NANO
@@ -33,8 +35,6 @@ BILL_ORDER = [
     if not whole.within
     for part in (whole, *parts_within(whole))
 ]
-# The prices at which one of a part may be charged.
-_CHARGED_AS = {part.name: [part.name, *(other.name for other in parts_within(part))] for part in PARTS}
 
 
 def cost(price: Price, used: Quantities) -> int:
@@ -53,9 +53,20 @@ def hold_amount(
     other quantities, such as `images`.
     """
     most = Quantities(prompt=prompt_upper, completion=choices * completion_bound, **bounds)
+    return cost(_dearest(price), most)
+
+
+# A deployment has few prices.
+@lru_cache(maxsize=1_024)
+def _dearest(price: Price) -> Price:
+    """The price with each part at the most that one of it may cost."""
     # A discount for cached tokens is never assumed; a surcharge for them is.
-    dearest = {name: max([getattr(price, each) for each in names]) for name, names in _CHARGED_AS.items()}
-    return cost(Price(**dearest), most)
+    return Price(
+        **{
+            part.name: max(getattr(price, each.name) for each in (part, *parts_within(part)))
+            for part in PARTS
+        }
+    )
 
 
 def lines_of(price: Price, used: Quantities, charged_nanousd: int) -> list[BillLine]:
