@@ -16,9 +16,10 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from billing.ledger import batch
+from billing.ledger.cap_periods import period_of
 from billing.ledger.ledger import limits_from_settings
 from billing.ledger.operations import Outcome, Reconcile, WriteOff
-from billing.ledger.snapshot import Needs, period_of
+from billing.ledger.rows import Needs
 from billing.models import (
     Account,
     CapPeriod,

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from billing.ledger.snapshot import period_of
+from billing.ledger.cap_periods import period_of
 from billing.models import CapPeriod, DailyCost, SpendingCap, UnrolledCost
 from billing.money import parse_usd, short_usd, usd
 from gateway_site.console.kit.model_admin import TextInput

@@ -12,9 +12,10 @@ from typing import Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from billing.ledger.changes import Changes, Written
 from billing.ledger.decisions import MINUTE, Decisions, Ids
 from billing.ledger.operations import Answer, Heartbeat, HoldRequest, Limits, MarkDispatched, Operation
-from billing.ledger.snapshot import Changes, Needs, Snapshot, Written
+from billing.ledger.rows import LockedRows, Needs
 from billing.ledger.stores.postgresql import PostgresStore
 from billing.ledger.stores.sqlite import SqliteStore
 from gateway_site.api.errors import Unavailable
@@ -23,7 +24,7 @@ from gateway_site.api.errors import Unavailable
 class Store(Protocol):
     def transaction(self) -> AbstractContextManager[None]: ...
 
-    def read(self, needs: Needs, *, wait: bool) -> Snapshot: ...
+    def read(self, needs: Needs, *, wait: bool) -> LockedRows: ...
 
     def write(self, changes: Changes) -> Callable[[], Written]: ...
 

@@ -10,6 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from billing.ledger.cap_periods import period_of
+from billing.ledger.changes import (
+    AccountDelta,
+    Changes,
+    NewLine,
+    NewPeriod,
+    NewReservation,
+    NewUnrolled,
+    PeriodDelta,
+    Resolved,
+)
 from billing.ledger.operations import (
     Basis,
     Expire,
@@ -25,20 +36,7 @@ from billing.ledger.operations import (
     State,
     WriteOff,
 )
-from billing.ledger.snapshot import (
-    CapRow,
-    Changes,
-    Delta,
-    MeterRow,
-    NewLine,
-    NewPeriod,
-    NewReservation,
-    PeriodRow,
-    ReservationRow,
-    Resolved,
-    Snapshot,
-    period_of,
-)
+from billing.ledger.rows import CapRow, LockedRows, MeterRow, PeriodRow, ReservationRow
 from billing.money import MAX_NANOUSD, usd
 from billing.prices import bill
 from billing.prices.bill import BillLine
@@ -60,25 +58,25 @@ MINUTE = timedelta(minutes=1)
 CONCURRENCY_RETRY_SECONDS = 1
 
 
-# An operation's ids as `snapshot` writes them: of the reservation and the organization, and for a hold of the
+# An operation's ids as `rows` has them: of the reservation and the organization, and for a hold of the
 # project and the key.
 Ids = tuple[str, ...]
 
 
 class Decisions:
-    def __init__(self, snapshot: Snapshot, limits: Limits) -> None:
-        self.now = snapshot.now
+    def __init__(self, rows: LockedRows, limits: Limits) -> None:
+        self.now = rows.now
         self.window = self.now.replace(second=0, microsecond=0)
-        self.snapshot = snapshot
+        self.rows = rows
         self.limits = limits
-        self.changes = Changes(now=self.now, lease_seconds=limits.lease_seconds)
+        self.changes = Changes(self.now, self.now + timedelta(seconds=limits.lease_seconds))
         # Keys whose requests of this minute are spent, so that the ledger need not ask again.
         self.spent_keys: set[str] = set()
 
     # --- ending a reservation ------------------------------------------------------------------------
 
     def resolve(self, operation: Resolution, ids: Ids) -> Outcome | ApiError:
-        row = self.snapshot.reservations.get(ids[0])
+        row = self.rows.reservations.get(ids[0])
         if row is None or row.organization_id != ids[1]:
             return NotFound(f"There is no reservation {operation.reservation_id}.")
         before = row.state
@@ -154,12 +152,12 @@ class Decisions:
                 )
             )
             group = (row.organization_id, row.project_id, row.key_id, day, line_item)
-            quantity, amount, count = self.changes.unrolled.get(group, (0, 0, 0))
-            self.changes.unrolled[group] = (
-                quantity + line.quantity,
-                amount + line.amount_nanousd,
-                count + 1,
-            )
+            sums = self.changes.unrolled.get(group)
+            if sums is None:
+                sums = self.changes.unrolled[group] = NewUnrolled(*group)
+            sums.quantity += line.quantity
+            sums.amount += line.amount_nanousd
+            sums.lines += 1
 
     def _end(
         self, row: ReservationRow, state: State, *, charged: int = 0, loss: int = 0, basis: str = ""
@@ -172,7 +170,7 @@ class Decisions:
     def _move(self, row: ReservationRow, state: State, basis: str = "") -> None:
         if row.state == State.HELD:
             meter = self._meter(row.key_id)
-            meter.live -= 1
+            meter.live_holds -= 1
             self.changes.meters[row.key_id] = meter
         row.state = state
         self.changes.resolved[row.id] = Resolved(row.id, state, basis, row.charged, row.loss)
@@ -181,7 +179,7 @@ class Decisions:
 
     def admit(self, request: HoldRequest, ids: Ids) -> Hold | ApiError:
         request_id, organization_id, project_id, key_id = ids
-        existing = self.snapshot.reservations.get(request_id)
+        existing = self.rows.reservations.get(request_id)
         if existing is not None:
             # The connection broke on COMMIT and the batch is repeated: it had landed after all.
             is_ours = existing.state == State.HELD and existing.organization_id == organization_id
@@ -194,8 +192,8 @@ class Decisions:
         )
         if refusal is not None:
             return refusal
-        meter.live += 1
-        meter.requests += 1
+        meter.live_holds += 1
+        meter.window_requests += 1
         self.changes.meters[key_id] = meter
         self._count(organization_id, project_id, key_id, self.now, request.amount_nanousd, 0)
         self.changes.reservations.append(
@@ -209,7 +207,7 @@ class Decisions:
                 request.price,
                 request.amount_nanousd,
                 request.is_dispatched,
-                request.deadline_seconds,
+                self.now + timedelta(seconds=request.deadline_seconds),
             )
         )
         return self._hold(request, self.now)
@@ -220,8 +218,8 @@ class Decisions:
     def _refuse_dead(
         self, organization_id: str, project_id: str, key_id: str, digests: tuple[str, ...] | None
     ) -> ApiError | None:
-        key = self.snapshot.keys.get(key_id)
-        project = self.snapshot.projects.get(project_id)
+        key = self.rows.keys.get(key_id)
+        project = self.rows.projects.get(project_id)
         if key is None or project is None or key.is_stopped or key.project_id != project_id:
             return Unauthenticated()
         if key.expires_at is not None and key.expires_at <= self.now:
@@ -234,15 +232,15 @@ class Decisions:
 
     def _refuse_busy(self, meter: MeterRow, key_id: str) -> ApiError | None:
         per_minute, at_once = self.limits.requests_per_minute, self.limits.concurrency
-        if per_minute and meter.requests >= per_minute:
+        if per_minute and meter.window_requests >= per_minute:
             self.spent_keys.add(key_id)
             return RateLimited(
                 f"This key may make {per_minute} requests a minute; none is left in this one.",
                 retry_after_seconds=60 - self.now.second,
             )
-        if at_once and meter.live >= at_once:
+        if at_once and meter.live_holds >= at_once:
             return ConcurrencyExceeded(
-                f"This key may have {at_once} requests running at once, and {meter.live} are.",
+                f"This key may have {at_once} requests running at once, and {meter.live_holds} are.",
                 retry_after_seconds=CONCURRENCY_RETRY_SECONDS,
             )
         return None
@@ -250,12 +248,12 @@ class Decisions:
     def _refuse_poor(
         self, organization_id: str, project_id: str, key_id: str, amount: int
     ) -> ApiError | None:
-        account = self.snapshot.accounts[organization_id]
+        account = self.rows.accounts[organization_id]
         available = account.granted - account.held - account.settled
         # A free request is admitted whatever is left, and counts for nothing.
         if amount and amount > available:
             return InsufficientCredit(needed=usd(amount), left=usd(available))
-        for cap, _, period in self._caps(organization_id, project_id, key_id, self.now):
+        for cap, period in self._caps(organization_id, project_id, key_id, self.now):
             left = cap.limit - period.held - period.settled
             if amount and amount > left:
                 return SpendingCapExceeded(
@@ -270,51 +268,56 @@ class Decisions:
     # --- counters ------------------------------------------------------------------------------------
 
     def _meter(self, key_id: str) -> MeterRow:
-        meter = self.snapshot.meters.get(key_id)
+        meter = self.rows.meters.get(key_id)
         if meter is None:
-            meter = self.snapshot.meters[key_id] = MeterRow(0, self.window, 0)
+            meter = self.rows.meters[key_id] = MeterRow(key_id, 0, self.window, 0)
         # Not back by a minute: a clock that is set right by seconds must not open the same window twice. But
         # by more: a window that began while the clock was an hour ahead must not last until that hour comes.
-        if not self.window <= meter.window <= self.window + MINUTE:
-            meter.window, meter.requests = self.window, 0
+        if not self.window <= meter.window_starts_at <= self.window + MINUTE:
+            meter.window_starts_at, meter.window_requests = self.window, 0
         return meter
 
     def _count(
         self, organization_id: str, project_id: str, key_id: str, moment: datetime, held: int, settled: int
     ) -> None:
         """Add to the account and to every cap that covers a request admitted at `moment`."""
-        account = self.snapshot.accounts[organization_id]
+        account = self.rows.accounts[organization_id]
         account.held += held
         account.settled += settled
-        _add(self.changes.accounts, organization_id, held, settled)
-        for _, place, period in self._caps(organization_id, project_id, key_id, moment):
+        account_delta = self.changes.accounts.get(organization_id)
+        if account_delta is None:
+            account_delta = self.changes.accounts[organization_id] = AccountDelta(organization_id)
+        account_delta.held += held
+        account_delta.settled += settled
+        for cap, period in self._caps(organization_id, project_id, key_id, moment):
             period.held += held
             period.settled += settled
-            _add(self.changes.periods, place, held, settled)
+            delta = self._period_delta(cap.id, period.starts_at)
+            delta.held += held
+            delta.settled += settled
+
+    def _period_delta(self, cap_id: int, starts_at: datetime) -> PeriodDelta | NewPeriod:
+        key = (cap_id, starts_at)
+        delta = self.changes.new_periods.get(key) or self.changes.periods.get(key)
+        if delta is None:
+            delta = self.changes.periods[key] = PeriodDelta(cap_id, starts_at)
+        return delta
 
     def _caps(
         self, organization_id: str, project_id: str, key_id: str, moment: datetime
-    ) -> Iterator[tuple[CapRow, tuple[int, datetime], PeriodRow]]:
-        for cap in self.snapshot.caps.get(organization_id, ()):
+    ) -> Iterator[tuple[CapRow, PeriodRow]]:
+        for cap in self.rows.caps.get(organization_id, ()):
             if not cap.covers(project_id, key_id):
                 continue
             starts_at, ends_at = period_of(moment, cap.period)
-            place = (cap.id, starts_at)
-            period = self.snapshot.periods.get(place)
+            key = (cap.id, starts_at)
+            period = self.rows.periods.get(key)
             if period is None:
                 if moment is not self.now:
                     # A request of an older period, which the cap counts only if it existed then: the
                     # statement finds that period's row, or finds none.
-                    period = PeriodRow()
+                    period = PeriodRow(starts_at)
                 else:
-                    period = self.snapshot.periods[place] = PeriodRow()
-                    self.changes.new_periods[place] = NewPeriod(ends_at, cap.limit)
-            yield cap, place, period
-
-
-def _add(deltas: dict, place: object, held: int, settled: int) -> None:
-    delta = deltas.get(place)
-    if delta is None:
-        delta = deltas[place] = Delta()
-    delta.held += held
-    delta.settled += settled
+                    period = self.rows.periods[key] = PeriodRow(starts_at)
+                    self.changes.new_periods[key] = NewPeriod(cap.id, starts_at, ends_at, cap.limit)
+            yield cap, period

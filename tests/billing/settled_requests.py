@@ -10,8 +10,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from django.db import connection, transaction
 
 from billing.ledger import batch
+from billing.ledger.changes import Changes, Written
 from billing.ledger.operations import Hold, HoldRequest, Limits, Operation, Settle
-from billing.ledger.snapshot import Changes, Needs, Snapshot, Written
+from billing.ledger.rows import LockedRows, Needs
 from billing.prices.bill import cost
 from billing.prices.price import Price, Quantities
 from tests.billing.factories import PRICE, Customer
@@ -39,10 +40,10 @@ class At:
     def transaction(self) -> AbstractContextManager[None]:
         return self.store.transaction()
 
-    def read(self, needs: Needs, *, wait: bool) -> Snapshot:
-        snapshot = self.store.read(needs, wait=wait)
-        snapshot.now = self.moment
-        return snapshot
+    def read(self, needs: Needs, *, wait: bool) -> LockedRows:
+        rows = self.store.read(needs, wait=wait)
+        rows.now = self.moment
+        return rows
 
     def write(self, changes: Changes) -> Callable[[], Written]:
         return self.store.write(changes)

@@ -1,73 +1,123 @@
 """
 The ledger's store on PostgreSQL: one round trip to read a batch, one to write it.
 
-`statements_postgresql` has the SQL, and says why it is as it is.
+`billing.ledger.stores.statements` has the SQL that both stores share, and says why it is as it is.
 """
+
+# ruff: noqa: S608 - made of names of columns and parameters alone
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC
+from functools import cache
 from typing import Any
 
 import msgspec
 import psycopg
 from msgspec.json import encode
 
-from billing.ledger.snapshot import (
-    AccountRow,
-    Changes,
-    Delta,
-    KeyRow,
-    MeterRow,
-    Needs,
-    ProjectRow,
-    Snapshot,
-    Written,
-    add_cap,
-    add_reservation,
-)
-from billing.ledger.stores.postgresql_statements import (
-    CREATE_ACCOUNTS,
-    LOCK_ACCOUNTS,
-    LOCK_ACCOUNTS_NOW,
-    READ,
-    WRITE_DISPATCHED,
-    WRITE_HEARTBEATS,
-    write_statement,
-)
-from billing.prices.price import Quantities
+from billing.ledger.changes import Changes, Written
+from billing.ledger.rows import AccountRow, LockedRows, Needs, RowsRead, locked_rows
+from billing.ledger.stores import columns, statements
+from billing.ledger.stores.columns import Column
 from gateway_site.database.libpq_pipeline import Pipeline, Reply
 
-Text = str | None
-Number = int | None
-Time = datetime | None
-Cap = tuple[int, str, Text, Text, str, int, Time, Number, Number]
-# fmt: off
-Reservation = tuple[
-    str, str, str, str, str, str, int, int, int, int, int, int, Number, int, Number, Number, Number, Number,
-    datetime, bool, datetime, Time, Number, Time, Number,
-]
-# fmt: on
+
+class PostgresSyntax:
+    """How PostgreSQL writes what the ledger's statements need."""
+
+    json_object = "json_build_object"
+    json_array = "json_agg"
+
+    def stored(self, column: Column) -> str:
+        return f"replace({column.sql}::text, '-', '')" if column.type == "uuid" else column.sql
+
+    def rows(self, fields: dict[str, str], parameter: str) -> str:
+        flat = {name: type_ for name, type_ in fields.items() if "." not in name}
+        objects: dict[str, dict[str, str]] = {}
+        for path, type_ in fields.items():
+            if "." in path:
+                name, _, inner = path.partition(".")
+                objects.setdefault(name, {})[inner] = type_
+        if not objects:
+            return f"json_to_recordset({parameter}::json) AS d({_record(flat)})"
+        flat_record = _record(flat | dict.fromkeys(objects, "json"))
+        taken = [*flat, *(f"{name}.{inner} AS {name}_{inner}" for name in objects for inner in objects[name])]
+        tables = "".join(
+            f", json_to_record(r.{name}) AS {name}({_record(inner)})" for name, inner in objects.items()
+        )
+        source = f"json_to_recordset({parameter}::json) AS r({flat_record}){tables}"
+        return f"(SELECT {', '.join(taken)} FROM {source}) AS d"
 
 
-class Found(msgspec.Struct, array_like=True):
-    """What `READ` answers with. Nothing found is null."""
-
-    now: datetime
-    caps: list[Cap] | None
-    meters: list[tuple[str, int, datetime, int]] | None
-    projects: list[tuple[str, str, bool]] | None
-    keys: list[tuple[str, str, bool, Time, str]] | None
-    reservations: list[Reservation] | None
+def _record(fields: dict[str, str]) -> str:
+    return ", ".join(f"{name} {type_}" for name, type_ in fields.items())
 
 
-# What the parts of a group of costs and its sums are called on their way.
-UNROLLED = ("organization", "project", "key", "day", "item", "quantity", "amount", "lines")
+def _all(rows: str) -> str:
+    """All the rows of a statement as one JSON value: a list, or null."""
+    return f"SELECT json_agg(json_row) FROM ({rows}) AS every_row"
 
-_decode_accounts = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
-_decode_found = msgspec.json.Decoder(Found).decode
+
+SYNTAX = PostgresSyntax()
+
+# The lock of everything else, always first and always in this order. A statement of its own: what the next
+# one reads must be read after it. NO KEY, so that a foreign key that points at the row does not wait.
+LOCK_ACCOUNTS = _all(
+    f"""
+SELECT {statements.json_row(SYNTAX, columns.ACCOUNT)} AS json_row
+FROM billing_account WHERE organization_id = ANY($1::uuid[]) ORDER BY organization_id FOR NO KEY UPDATE
+"""
+)
+LOCK_ACCOUNTS_NOW = LOCK_ACCOUNTS.replace("FOR NO KEY UPDATE", "FOR NO KEY UPDATE NOWAIT")
+CREATE_ACCOUNTS = """
+INSERT INTO billing_account (organization_id, granted_nanousd, held_nanousd, settled_nanousd)
+SELECT id, 0, 0, 0 FROM organization_organization WHERE id = ANY($1::uuid[]) ORDER BY id
+ON CONFLICT DO NOTHING
+"""
+_ORGANIZATIONS, _KEYS, _PROJECTS, _RESERVATIONS = (f"= ANY(${number}::uuid[])" for number in range(1, 5))
+# SHARE, so that a revocation or an archive waits for the batch, and nothing is admitted after it returned.
+_SHARED = "ORDER BY id FOR SHARE"
+# The clock after the account's lock, so that waiting for it does not make the time stale.
+READ = f"""
+SELECT json_build_object(
+    'now', clock_timestamp(),
+    'caps', ({_all(statements.read_caps(SYNTAX, organizations=_ORGANIZATIONS, now="now()"))}),
+    'meters', ({_all(statements.read_meters(SYNTAX, keys=_KEYS))}),
+    'projects', ({_all(f"{statements.read_projects(SYNTAX, projects=_PROJECTS)} {_SHARED}")}),
+    'keys', ({_all(f"{statements.read_keys(SYNTAX, keys=_KEYS)} {_SHARED}")}),
+    'reservations', ({_all(statements.read_reservations(SYNTAX, reservations=_RESERVATIONS))})
+)::text
+"""
+
+
+@cache
+def write_statement(names: tuple[str, ...]) -> str:
+    """One statement that does all of these writes. There are few combinations, and each is prepared once."""
+    parts = []
+    for number, name in enumerate(names, 3):
+        statement = statements.write_statement(
+            SYNTAX, name, rows=f"${number}", now="$1::timestamptz", lease="$2::timestamptz"
+        )
+        parts.append(f"{name} AS ({statement})")
+    # What no part has a use for must be used all the same.
+    return f"WITH {', '.join(parts)} SELECT $1::timestamptz, $2::timestamptz"
+
+
+def _touch_statement(name: str) -> str:
+    """A write with the ids of the reservations that it found as its answer: $1 is a time, $2 the rows."""
+    time = "$1::timestamptz"
+    statement = statements.write_statement(SYNTAX, name, rows="$2", now=time, lease=time)
+    return f"WITH touched AS ({statement}) SELECT json_agg(replace(id::text, '-', '')) FROM touched"
+
+
+WRITE_HEARTBEATS = _touch_statement("heartbeats")
+WRITE_DISPATCHED = _touch_statement("dispatched")
+
+_decode_accounts = msgspec.json.Decoder(list[AccountRow]).decode
+_decode_rows = msgspec.json.Decoder(RowsRead).decode
 _decode_ids = msgspec.json.Decoder(set[str]).decode
 
 
@@ -87,7 +137,7 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """BEGIN travels with the reads, and COMMIT with the writes."""
+        """A transaction whose BEGIN travels with the reads, and its COMMIT with the writes."""
         self._pipeline.queue("BEGIN")
         self._is_ours, is_committed = True, False
         try:
@@ -109,20 +159,20 @@ class PostgresStore:
 
     # --- reading -------------------------------------------------------------------------------------
 
-    def read(self, needs: Needs, *, wait: bool) -> Snapshot:
+    def read(self, needs: Needs, *, wait: bool) -> LockedRows:
         if not self._is_ours:
             # psycopg begins somebody else's transaction with the first statement that it sends itself, and
             # without one the locks would be gone at once.
             self._connection.execute("SELECT 1")
-        snapshot = self._read(needs, wait)
-        if missing := needs.organizations - snapshot.accounts.keys():
+        rows = self._read(needs, wait)
+        if missing := needs.organizations - rows.accounts.keys():
             self._pipeline.queue(CREATE_ACCOUNTS, array(missing))
             self._pipeline.deliver()
             # From the start: what was read of these organizations was read without their lock.
-            snapshot = self._read(needs, wait)
-        return snapshot
+            rows = self._read(needs, wait)
+        return rows
 
-    def _read(self, needs: Needs, wait: bool) -> Snapshot:
+    def _read(self, needs: Needs, wait: bool) -> LockedRows:
         organizations = array(needs.organizations)
         locked = self._pipeline.queue(LOCK_ACCOUNTS if wait else LOCK_ACCOUNTS_NOW, organizations)
         read = self._pipeline.queue(
@@ -131,89 +181,25 @@ class PostgresStore:
         self._pipeline.deliver()
         accounts = _decode_accounts(locked.value) if locked.value else []
         assert read.value is not None  # noqa: S101 - a SELECT without FROM has one row
-        found = _decode_found(read.value)
-        snapshot = Snapshot(
-            now=found.now.astimezone(UTC),
-            accounts={row[0]: AccountRow(*row[1:]) for row in accounts},
-            caps={},
-            periods={},
-            meters={row[0]: MeterRow(*row[1:]) for row in found.meters or ()},
-            projects={row[0]: ProjectRow(*row[1:]) for row in found.projects or ()},
-            keys={row[0]: KeyRow(*row[1:]) for row in found.keys or ()},
-            reservations={},
-        )
-        for cap in found.caps or ():
-            add_cap(snapshot, cap)
-        for reservation in found.reservations or ():
-            add_reservation(snapshot, reservation)
-        return snapshot
+        rows = _decode_rows(read.value)
+        return locked_rows(accounts, rows, rows.now.astimezone(UTC))
 
     # --- writing -------------------------------------------------------------------------------------
 
     def write(self, changes: Changes) -> Callable[[], Written]:
-        now, lease = changes.now.isoformat().encode(), b"%d" % changes.lease_seconds
-        if parts := _parts_of(changes):
-            self._pipeline.queue(write_statement(tuple(parts)), now, lease, *map(encode, parts.values()))
-        dispatched = beaten = None
+        now = changes.now.isoformat().encode()
+        lease = changes.lease_expires_at.isoformat().encode()
+        if rows := changes.rows_by_statement():
+            self._pipeline.queue(write_statement(tuple(rows)), now, lease, *map(encode, rows.values()))
+        dispatched = alive = None
         if changes.dispatched:
-            dispatched = self._pipeline.queue(WRITE_DISPATCHED, now, array(changes.dispatched))
+            dispatched = self._pipeline.queue(WRITE_DISPATCHED, now, encode(changes.dispatched_rows()))
         if changes.heartbeats:
-            seen = [{"id": place, **_observed(used)} for place, used in changes.heartbeats.items()]
-            beaten = self._pipeline.queue(WRITE_HEARTBEATS, now, lease, encode(seen))
+            alive = self._pipeline.queue(WRITE_HEARTBEATS, lease, encode(changes.heartbeat_rows()))
         if not self._is_ours:
             self._pipeline.deliver()
-        return lambda: Written(alive=_ids_in(beaten), dispatched=_ids_in(dispatched))
+        return lambda: Written(alive=_ids_in(alive), dispatched=_ids_in(dispatched))
 
 
 def _ids_in(reply: Reply | None) -> set[str]:
     return _decode_ids(reply.value) if reply and reply.value else set()
-
-
-def _parts_of(changes: Changes) -> dict[str, Any]:
-    """The rows of each part of the statement that writes, without the parts that have none."""
-    counted = dict(changes.periods)
-    new_periods = []
-    for place, period in changes.new_periods.items():
-        delta = counted.pop(place, Delta())
-        new_periods.append(
-            {
-                **_period(place, delta),
-                "ends_at": period.ends_at,
-                "ceiling": period.ceiling,
-            }
-        )
-    parts = {
-        "accounts": [
-            {"id": place, "held": delta.held, "settled": delta.settled}
-            for place, delta in changes.accounts.items()
-            if delta.held or delta.settled
-        ],
-        "new_periods": new_periods,
-        "periods": [_period(place, delta) for place, delta in counted.items()],
-        "meters": [
-            {"id": key, "live": meter.live, "starts_at": meter.window, "requests": meter.requests}
-            for key, meter in changes.meters.items()
-        ],
-        "resolved": list(changes.resolved.values()),
-        "reservations": changes.reservations,
-        "lines": changes.lines,
-        "unrolled": [
-            dict(zip(UNROLLED, (*group, *sums), strict=True)) for group, sums in changes.unrolled.items()
-        ],
-    }
-    return {name: part for name, part in parts.items() if part}
-
-
-def _period(place: tuple[int, datetime], delta: Delta) -> dict[str, Any]:
-    return {"cap": place[0], "starts_at": place[1], "held": delta.held, "settled": delta.settled}
-
-
-def _observed(used: Quantities | None) -> dict[str, int]:
-    if used is None:
-        return {}
-    return {
-        "prompt": used.prompt,
-        "cached": used.cached,
-        "completion": used.completion,
-        "images": used.images,
-    }

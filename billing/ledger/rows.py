@@ -1,0 +1,149 @@
+"""
+The rows that one batch has read and locked: what decisions are made by.
+
+Ids are 32 hexadecimal digits here: hashing and comparing `UUID` objects is slow enough to show. Both stores
+answer with JSON objects whose keys are the fields below; `stores.columns` says where each value is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from msgspec import Struct
+
+from billing.prices.price import Price, Quantities
+
+
+@dataclass(slots=True)
+class Needs:
+    """Which rows a batch must see."""
+
+    organizations: set[str] = field(default_factory=set)
+    projects: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    reservations: set[str] = field(default_factory=set)
+
+
+class AccountRow(Struct):
+    organization_id: str
+    granted: int
+    held: int
+    settled: int
+
+
+class KeyRow(Struct):
+    id: str
+    project_id: str
+    # Revoked or suspended: it does not matter which.
+    is_stopped: bool
+    expires_at: datetime | None
+    digest: str
+
+
+class ProjectRow(Struct):
+    id: str
+    organization_id: str
+    is_archived: bool
+
+
+class PeriodRow(Struct):
+    starts_at: datetime
+    held: int = 0
+    settled: int = 0
+
+
+class CapRow(Struct):
+    id: int
+    organization_id: str
+    project_id: str | None
+    key_id: str | None
+    period: str
+    limit: int
+    # What it counts in the periods that are not over.
+    counted: list[PeriodRow] | None
+
+    @property
+    def scope(self) -> str:
+        if self.key_id:
+            return "key"
+        return "project" if self.project_id else "organization"
+
+    def covers(self, project_id: str, key_id: str) -> bool:
+        return (self.project_id is None or self.project_id == project_id) and (
+            self.key_id is None or self.key_id == key_id
+        )
+
+
+class MeterRow(Struct):
+    key_id: str
+    live_holds: int
+    window_starts_at: datetime
+    window_requests: int
+
+
+class ReservationRow(Struct):
+    id: str
+    organization_id: str
+    project_id: str
+    key_id: str
+    model: str
+    state: str
+    price: Price
+    reserved: int
+    charged: int | None
+    loss: int
+    observed: Quantities | None
+    admitted_at: datetime
+    is_dispatched: bool
+    lease_expires_at: datetime
+    unknown_at: datetime | None
+    # Of its key: the caller of a settlement does not know the key.
+    meter: MeterRow | None
+
+
+class RowsRead(Struct):
+    """The rows as a store answers with them. PostgreSQL's list of nothing is null."""
+
+    now: datetime
+    caps: list[CapRow] | None
+    meters: list[MeterRow] | None
+    projects: list[ProjectRow] | None
+    keys: list[KeyRow] | None
+    reservations: list[ReservationRow] | None
+
+
+@dataclass(slots=True)
+class LockedRows:
+    """The rows that a batch has read, where decisions find them, and the time at which they were read."""
+
+    now: datetime
+    accounts: dict[str, AccountRow]
+    caps: dict[str, list[CapRow]]
+    periods: dict[tuple[int, datetime], PeriodRow]
+    meters: dict[str, MeterRow]
+    projects: dict[str, ProjectRow]
+    keys: dict[str, KeyRow]
+    reservations: dict[str, ReservationRow]
+
+
+def locked_rows(accounts: list[AccountRow], read: RowsRead, now: datetime) -> LockedRows:
+    """Index the rows that a store has read by the ids that decisions know."""
+    rows = LockedRows(
+        now=now,
+        accounts={account.organization_id: account for account in accounts},
+        caps={},
+        periods={},
+        meters={meter.key_id: meter for meter in read.meters or ()},
+        projects={project.id: project for project in read.projects or ()},
+        keys={key.id: key for key in read.keys or ()},
+        reservations={reservation.id: reservation for reservation in read.reservations or ()},
+    )
+    for cap in sorted(read.caps or (), key=lambda cap: cap.id):
+        rows.caps.setdefault(cap.organization_id, []).append(cap)
+        for period in cap.counted or ():
+            rows.periods[cap.id, period.starts_at] = period
+    for reservation in rows.reservations.values():
+        if reservation.meter is not None:
+            rows.meters.setdefault(reservation.key_id, reservation.meter)
+    return rows

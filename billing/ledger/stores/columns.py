@@ -1,0 +1,154 @@
+"""
+Where each field of the ledger's rows is stored: the one list of columns that both stores make their SQL from.
+
+Rows travel as JSON objects in both directions, by the names of their structs' fields: those that are read are
+in `billing.ledger.rows`, those that are written in `billing.ledger.changes`. Types are PostgreSQL's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from billing.prices.parts import PARTS, QUANTITIES, observed_column
+
+
+class Column(NamedTuple):
+    """One value that is read: the field it goes to, the SQL that gives it, and its type."""
+
+    field: str
+    sql: str
+    type: str = "bigint"
+
+
+class Nested(NamedTuple):
+    """An object inside of a row that is read: null where `is_there` does not hold."""
+
+    field: str
+    columns: tuple[Column, ...]
+    is_there: str
+
+
+# --- what is read ------------------------------------------------------------------------------------
+
+ACCOUNT = (
+    Column("organization_id", "organization_id", "uuid"),
+    Column("granted", "granted_nanousd"),
+    Column("held", "held_nanousd"),
+    Column("settled", "settled_nanousd"),
+)
+PERIOD = (
+    Column("starts_at", "p.starts_at", "timestamptz"),
+    Column("held", "p.held_nanousd"),
+    Column("settled", "p.settled_nanousd"),
+)
+CAP = (
+    Column("id", "c.id"),
+    Column("organization_id", "c.organization_id", "uuid"),
+    Column("project_id", "c.project_id", "uuid"),
+    Column("key_id", "c.api_key_id", "uuid"),
+    Column("period", "c.period", "text"),
+    Column("limit", "c.limit_nanousd"),
+)
+METER = (
+    Column("key_id", "m.api_key_id", "uuid"),
+    Column("live_holds", "m.live_holds"),
+    Column("window_starts_at", "m.window_starts_at", "timestamptz"),
+    Column("window_requests", "m.window_requests"),
+)
+PROJECT = (
+    Column("id", "id", "uuid"),
+    Column("organization_id", "organization_id", "uuid"),
+    Column("is_archived", "archived_at IS NOT NULL", "bool"),
+)
+KEY = (
+    Column("id", "id", "uuid"),
+    Column("project_id", "project_id", "uuid"),
+    Column("is_stopped", "revoked_at IS NOT NULL OR suspended_at IS NOT NULL", "bool"),
+    Column("expires_at", "expires_at", "timestamptz"),
+    Column("digest", "digest", "text"),
+)
+RESERVATION = (
+    Column("id", "r.id", "uuid"),
+    Column("organization_id", "r.organization_id", "uuid"),
+    Column("project_id", "r.project_id", "uuid"),
+    Column("key_id", "r.api_key_id", "uuid"),
+    Column("model", "r.model", "text"),
+    Column("state", "r.state", "text"),
+    Nested("price", tuple(Column(part.name, f"r.{part.price_column}") for part in PARTS), "true"),
+    Column("reserved", "r.reserved_nanousd"),
+    Column("charged", "r.charged_nanousd"),
+    Column("loss", "r.operator_loss_nanousd"),
+    Nested(
+        "observed",
+        tuple(Column(quantity, f"r.{observed_column(quantity)}") for quantity in QUANTITIES),
+        # All are there, or none: a constraint of the table.
+        f"r.{observed_column(QUANTITIES[0])} IS NOT NULL",
+    ),
+    Column("admitted_at", "r.admitted_at", "timestamptz"),
+    Column("is_dispatched", "r.dispatched_at IS NOT NULL", "bool"),
+    Column("lease_expires_at", "r.lease_expires_at", "timestamptz"),
+    Column("unknown_at", "r.unknown_at", "timestamptz"),
+    Nested("meter", METER, "m.api_key_id IS NOT NULL"),
+)
+
+# --- what is written: each field with its type, and those of an object in the row by a path -----------
+
+WRITTEN = {
+    "accounts": {"organization_id": "uuid", "held": "bigint", "settled": "bigint"},
+    "new_periods": {
+        "cap_id": "bigint",
+        "starts_at": "timestamptz",
+        "ends_at": "timestamptz",
+        "ceiling": "bigint",
+        "held": "bigint",
+        "settled": "bigint",
+    },
+    "periods": {"cap_id": "bigint", "starts_at": "timestamptz", "held": "bigint", "settled": "bigint"},
+    "meters": {
+        "key_id": "uuid",
+        "live_holds": "int",
+        "window_starts_at": "timestamptz",
+        "window_requests": "int",
+    },
+    "resolved": {
+        "reservation_id": "uuid",
+        "state": "text",
+        "basis": "text",
+        "charged": "bigint",
+        "loss": "bigint",
+    },
+    "reservations": {
+        "id": "uuid",
+        "organization_id": "uuid",
+        "project_id": "uuid",
+        "key_id": "uuid",
+        "model": "text",
+        "choices": "int",
+        **{f"price.{part.name}": "bigint" for part in PARTS},
+        "reserved": "bigint",
+        "is_dispatched": "bool",
+        "deadline_at": "timestamptz",
+    },
+    "lines": {
+        "reservation_id": "uuid",
+        "organization_id": "uuid",
+        "project_id": "uuid",
+        "key_id": "uuid",
+        "day": "date",
+        "line_item": "text",
+        "quantity": "bigint",
+        "amount": "bigint",
+    },
+    "unrolled": {
+        "organization_id": "uuid",
+        "project_id": "uuid",
+        "key_id": "uuid",
+        "day": "date",
+        "line_item": "text",
+        "quantity": "bigint",
+        "amount": "bigint",
+        "lines": "int",
+    },
+    "heartbeats": {"reservation_id": "uuid", **dict.fromkeys(QUANTITIES, "bigint")},
+    "dispatched": {"reservation_id": "uuid"},
+}
