@@ -14,9 +14,9 @@ django_application = get_asgi_application()
 from django.conf import settings  # noqa: E402
 from servestatic import ServeStaticASGI  # noqa: E402
 
-from gateway_site.api.edge import EdgeMiddleware  # noqa: E402
 from gateway_site.api.https_only import HttpsOnlyMiddleware  # noqa: E402
 from gateway_site.api.request_id import RequestIdMiddleware  # noqa: E402
+from gateway_site.api.request_limits import RequestLimitsMiddleware  # noqa: E402
 from gateway_site.console.content_security import add_static_headers  # noqa: E402
 from gateway_site.console.live_tail.consumer import sockets  # noqa: E402
 from gateway_site.lifespan import Lifespan  # noqa: E402
@@ -32,5 +32,9 @@ if settings.STATIC_ROOT.is_dir():
         gateway, root=str(settings.STATIC_ROOT), prefix="static", add_headers_function=add_static_headers
     )
 application = ProtocolTypeRouter(
-    {"http": RequestIdMiddleware(EdgeMiddleware(gateway)), "websocket": sockets, "lifespan": Lifespan()}
+    {
+        "http": RequestIdMiddleware(RequestLimitsMiddleware(gateway)),
+        "websocket": sockets,
+        "lifespan": Lifespan(),
+    }
 )

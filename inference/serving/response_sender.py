@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from gateway_site.api.edge import begin_stream
 from gateway_site.api.request_id import REST
+from gateway_site.api.request_limits import begin_stream
 
 KEEP_ALIVE = b": ping\n\n"
 JSON_TYPE = (b"content-type", b"application/json")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway_site.api.edge import CountedBody, EdgeMiddleware, arriving
+from gateway_site.api.bodies.incoming_body import IncomingBody, incoming_bodies
 from gateway_site.api.request_id import RequestIdMiddleware
+from gateway_site.api.request_limits import RequestLimitsMiddleware
 from organization.models import Project, ProjectKey
 from tests.harness.client import Answer, ApiClient, exchange
 from tests.harness.error_checks import assert_error
@@ -196,7 +197,7 @@ class TestTime:
                 await send({"type": "http.response.body", "body": b""})
 
         async def served(scope: Any, _: Any, send: Any) -> None:
-            await RequestIdMiddleware(EdgeMiddleware(read_all))(scope, receive, send)
+            await RequestIdMiddleware(RequestLimitsMiddleware(read_all))(scope, receive, send)
 
         return exchange("POST", "/", application=served), taken
 
@@ -208,7 +209,7 @@ class TestTime:
     def test_a_body_that_never_pauses_for_long_and_never_ends_is_refused(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gateway_site.api.edge.LINGER_SECONDS", 0.1)
+        monkeypatch.setattr("gateway_site.api.bodies.incoming_body.LINGER_SECONDS", 0.1)
 
         answer, taken = self.read_slowly(pieces=60)
 
@@ -220,13 +221,13 @@ class TestTime:
 class TestNumber:
     """Bodies that arrive at the same time, each in pieces."""
 
-    def pieces(self, *sizes: int) -> CountedBody:
+    def pieces(self, *sizes: int) -> IncomingBody:
         waiting = [{"type": "http.request", "body": b"x" * size, "more_body": True} for size in sizes]
 
         async def receive() -> Any:
             return waiting.pop(0)
 
-        return CountedBody(receive, limit_bytes=1_000_000)
+        return IncomingBody(receive, limit_bytes=1_000_000)
 
     def test_large_ones_are_refused_above_the_bound_and_a_small_one_is_not(self, settings: Any) -> None:
         settings.GATEWAY_BODY_QUEUE_BYTES = 1_000
@@ -245,15 +246,15 @@ class TestNumber:
             assert small.refusal is None
         finally:
             for body in (*large, small):
-                arriving.forget(body)
+                incoming_bodies.forget(body)
 
     def test_what_has_ended_makes_room(self, settings: Any) -> None:
         settings.GATEWAY_BODY_QUEUE_BYTES = 400
         first, second = self.pieces(300), self.pieces(300)
         asyncio.run(first.receive())
-        arriving.forget(first)
+        incoming_bodies.forget(first)
 
         asyncio.run(second.receive())
 
         assert second.refusal is None
-        arriving.forget(second)
+        incoming_bodies.forget(second)

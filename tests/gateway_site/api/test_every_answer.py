@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from gateway_site.api.edge import EdgeMiddleware
 from gateway_site.api.openapi import view
 from gateway_site.api.request_id import RequestIdMiddleware
+from gateway_site.api.request_limits import RequestLimitsMiddleware
 from organization import views
 from tests.harness.client import ApiClient, exchange
 from tests.harness.error_checks import assert_error
@@ -80,7 +80,7 @@ def test_a_failure_outside_of_any_view_is_in_the_envelope_too() -> None:
     async def broken(*args: Any) -> None:
         raise RuntimeError("boom")
 
-    answer = exchange("GET", LIST, application=RequestIdMiddleware(EdgeMiddleware(broken)))
+    answer = exchange("GET", LIST, application=RequestIdMiddleware(RequestLimitsMiddleware(broken)))
 
     assert_error(answer, 500, "internal_error")
 
