@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections import deque
 from contextvars import ContextVar
 from typing import Any
 
-# In a scope: how to send what follows the head of an answer. The layers in between look at heads alone, and a
+# In a scope: how to send what follows the head of a response. The layers in between read heads alone, and a
 # stream would go through them for every token.
-REST = "gateway.send_rest"
+SEND_BODY = "gateway.send_body"
 
 _current: ContextVar[str] = ContextVar("request_id", default="")
-
-# Ids made of one reading of the system's random source: one for each request costs four times as much.
-IDS_AT_ONCE = 256
-_fresh: deque[uuid.UUID] = deque()
 
 
 def current() -> str:
@@ -24,36 +18,16 @@ def current() -> str:
     return _current.get()
 
 
-def new() -> uuid.UUID:
-    """A random id. As good as `uuid4`, whose bytes these are."""
-    try:
-        return _fresh.popleft()
-    except IndexError:
-        block = os.urandom(16 * IDS_AT_ONCE)
-        _fresh.extend(
-            uuid.UUID(bytes=block[start : start + 16], version=4) for start in range(0, len(block), 16)
-        )
-        return _fresh.popleft()
-
-
 def begin() -> str:
-    """A fresh id, and from here on the current one."""
-    identifier = str(new())
+    """Make a fresh id, from here on the current one."""
+    identifier = str(uuid.uuid4())
     _current.set(identifier)
     return identifier
 
 
-def _forget() -> None:
-    _fresh.clear()
-
-
-# Two processes that are one process's children must not give the same ids.
-os.register_at_fork(after_in_child=_forget)
-
-
 class RequestIdMiddleware:
     """
-    Outermost ASGI layer: what it adds is on every answer, whoever made it.
+    The outermost ASGI layer: what it adds is on every response, whoever made it.
 
     The client's own X-Request-ID is never used: it would let a caller forge lines in the activity log.
     """
@@ -73,12 +47,12 @@ class RequestIdMiddleware:
                 message = {**message, "headers": [*message.get("headers", []), *headers_of(identifier, path)]}
             await send(message)
 
-        scope[REST] = send
+        scope[SEND_BODY] = send
         await self.app(scope, receive, send_with_headers)
 
 
 def headers_of(identifier: str, path: str) -> list[tuple[bytes, bytes]]:
-    """What an answer to the request for `path` carries beside its own headers."""
+    """The headers that a response to the request for `path` carries in addition to its own."""
     value = identifier.encode()
     # `request-id` is where the Messages SDK looks.
     headers = [(b"x-request-id", value), (b"request-id", value)]

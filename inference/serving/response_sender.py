@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from gateway_site.api.request_id import REST
+from gateway_site.api.request_id import SEND_BODY
 from gateway_site.api.request_limits import begin_stream
 
 KEEP_ALIVE = b": ping\n\n"
@@ -32,7 +32,7 @@ class ResponseSender:
         # Makes the Server-Timing header, where that is wanted.
         self._timing = timing
         self._send = send
-        self._send_body = scope.get(REST, send)
+        self._send_body = scope.get(SEND_BODY, send)
         self._has_begun = False
         # From the last byte on: what the client does then does not matter any more.
         self.is_complete = False
