@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -15,16 +14,11 @@ def values_of(headers: RawHeaders, name: str) -> list[str]:
 
 
 def values_by_name(headers: RawHeaders, names: tuple[str, ...]) -> dict[str, list[str]]:
-    """The same for several names, in one pass."""
-    wanted = _lower(names)
+    """Every value that was sent under each of `names`, in one pass over the headers."""
+    wanted = {name.lower().encode(): name for name in names}
     found: dict[str, list[str]] = {name: [] for name in names}
     for key, value in headers:
         name = wanted.get(key.lower())
         if name is not None:
             found[name].append(value.decode("latin-1").strip(" \t"))
     return found
-
-
-@lru_cache(maxsize=16)
-def _lower(names: tuple[str, ...]) -> dict[bytes, str]:
-    return {name.lower().encode(): name for name in names}
