@@ -11,8 +11,8 @@ from django.conf import settings
 from billing.ledger.ledger import get_ledger
 from billing.ledger.sweeper import Sweeper
 from gateway_site.database.postgresql.deadlines import statement_limit
-from gateway_site.server.memory import give_back_large_blocks, spare_the_collector
-from gateway_site.server.parent_watch import stop_with_parent
+from gateway_site.server.memory_tuning import return_freed_memory, tune_garbage_collector
+from gateway_site.server.stop_with_parent import stop_with_parent
 from inference.activity.writer import writer
 from inference.backends import registry
 from inference.serving.lifecycle import request_task
@@ -37,8 +37,8 @@ class Lifespan:
             statement_limit.seconds = settings.GATEWAY_STATEMENT_TIMEOUT_MS / 1000 + STATEMENT_GRACE_SECONDS
         sweeper = Sweeper()
         sweeper.start()
-        spare_the_collector()
-        give_back_large_blocks()
+        tune_garbage_collector()
+        return_freed_memory()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self._leave(sweeper)

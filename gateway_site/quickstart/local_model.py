@@ -1,4 +1,4 @@
-"""The small model of `quickstart`: a child that serves it, where that can be had."""
+"""The small model of `quickstart`: a child process that serves it, where that can be had."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.conf import settings
 
 from gateway_site.http_client.addresses import AddressRefused, parse_base_url
 from gateway_site.quickstart.llama_server import missing_part
-from gateway_site.server import serve
+from gateway_site.server.child_process import ChildProcess, supervised_child
 
 HOST = "127.0.0.1"
 START_SECONDS = 60
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """Where it is served, or the one line that says why it is not."""
+    """Where the local model is served, or the one line that says why it is not."""
 
     base_url: str = ""
     problem: str = ""
@@ -33,7 +33,7 @@ class LocalModel:
 
 @contextlib.contextmanager
 def running(*, preferred_port: int) -> Iterator[LocalModel]:
-    """The model for as long as the context lasts, started again if it ends."""
+    """Run the model for as long as the context lasts, started again if it ends."""
     if problem := missing_part() or _refusal():
         yield LocalModel(problem=problem)
         return
@@ -41,7 +41,7 @@ def running(*, preferred_port: int) -> Iterator[LocalModel]:
     command = [sys.executable, "-m", "gateway_site.quickstart.llama_server"]
     command += ["--port", str(port), "--parent", str(os.getpid())]
     with contextlib.ExitStack() as stack:
-        child = stack.enter_context(serve.kept_running("the local model", command))
+        child = stack.enter_context(supervised_child("the local model", command))
         problem = _wait_until_ready(child, port)
         if problem:
             stack.close()
@@ -58,20 +58,20 @@ def _refusal() -> str | None:
     return None
 
 
-def _wait_until_ready(child: serve.Child, port: int) -> str:
-    """Empty once it answers; else what became of it. A processor that it cannot run on shows here, too."""
+def _wait_until_ready(child: ChildProcess, port: int) -> str:
+    """Return "" once the model answers, or what became of it. An unfit processor shows here, too."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         status = child.status
         if status is not None:
-            return f"it ended while starting ({_told(status)})"
+            return f"it ended while starting ({_describe_exit(status)})"
         if _is_healthy(port):
             return ""
         time.sleep(POLL_SECONDS)
     return f"it was not ready within {START_SECONDS} seconds"
 
 
-def _told(status: int) -> str:
+def _describe_exit(status: int) -> str:
     if status == -signal.SIGILL:
         return "this processor lacks instructions that it needs"
     return f"status {status}"

@@ -12,7 +12,7 @@ from celery import Celery, beat
 from celery.signals import worker_init, worker_shutting_down
 from django.conf import settings
 
-from gateway_site.server.parent_watch import stop_with_parent
+from gateway_site.server.stop_with_parent import stop_with_parent
 
 # How often beat looks at the schedule at least, and so notices that it is to stop.
 BEAT_SECONDS = 1

@@ -1,4 +1,4 @@
-"""The parent of several workers."""
+"""The parent process of several workers, which replaces one that died."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from gateway_site.server.parent_watch import worker_stop_seconds
+from gateway_site.server.stop_with_parent import worker_stop_seconds
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from billing.ledger.operations import Hold
 from billing.models import Reservation
 from gateway_site.celery_app import app
 from gateway_site.server.schedule import Scheduler
-from gateway_site.server.serve import _worker_command
+from gateway_site.server.uvicorn_server import celery_worker_command
 from tests.billing.factories import make_customer
 from tests.e2e.waiting import until
 from tests.harness.live_server import ROOT
@@ -32,7 +32,7 @@ KILLS = int(os.environ.get("CELERY_KILLS", "3"))
 def celery_worker(environment: dict[str, str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
     with output.open("ab") as log:
         process = subprocess.Popen(
-            _worker_command(), cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+            celery_worker_command(), cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
     try:
         yield process

@@ -12,7 +12,7 @@ import aiohttp
 from django.db import connection
 
 from billing.models import Reservation
-from gateway_site.server.serve import require_free
+from gateway_site.server.uvicorn_server import require_free_port
 from tests.e2e.process_tree import Watched, children_of, command_of, workers_of
 from tests.e2e.streams.reader import SHORT_LEASES, Reader, is_complete
 from tests.e2e.waiting import until
@@ -53,7 +53,7 @@ def test_workers_drain_and_end_when_their_parent_is_killed(
         for each in family:
             each.wait_for_end()
 
-        require_free("127.0.0.1", running.port)  # for whoever is started next
+        require_free_port("127.0.0.1", running.port)  # for whoever is started next
     assert all(map(is_complete, bodies))
     assert Reservation.objects.filter(state="settled", basis="usage").count() == STREAMS
 
@@ -117,7 +117,7 @@ def test_told_twice_to_stop_and_with_a_worker_that_hangs_the_server_ends_in_time
     process_environment: dict[str, str],
 ) -> None:
     program = (
-        "import sys; from gateway_site import parent_watch; parent_watch.CLEAN_UP_SECONDS = 2;"
+        "import sys; from gateway_site.server import stop_with_parent as watch; watch.CLEAN_UP_SECONDS = 2;"
         "from django.core.management import execute_from_command_line as run;"
         "run(['manage.py', 'serve', '--workers', '2', '--port', sys.argv[1]])"
     )

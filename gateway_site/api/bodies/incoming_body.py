@@ -1,4 +1,4 @@
-"""A request's body as it arrives: bounded in bytes, in seconds, and together with all others of the process."""
+"""A request's body as it arrives: bounded in bytes and seconds, and together with all others of a process."""
 
 from __future__ import annotations
 

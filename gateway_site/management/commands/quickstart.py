@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from gateway_site.quickstart import local_model
 from gateway_site.quickstart.demo import OPERATOR, ORGANIZATION, PROJECT, Demo, prepare_demo, prepare_models
-from gateway_site.server import serve
+from gateway_site.server import uvicorn_server
 
 HOST = "127.0.0.1"
 
@@ -49,13 +49,13 @@ class Command(BaseCommand):
 
     def handle(self, *, port: int, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=0)
-        serve.prepare_static_files()
-        serve.require_free(HOST, port)
+        uvicorn_server.prepare_static_files()
+        uvicorn_server.require_free_port(HOST, port)
         demo = prepare_demo()
         with local_model.running(preferred_port=port + 1) as local:
             model = prepare_models(local_base_url=local.base_url)
             self._greet(demo, f"http://{HOST}:{port}", model, local.problem)
-            serve.run(host=HOST, port=port, workers=1)
+            uvicorn_server.run(host=HOST, port=port, workers=1)
 
     def _greet(self, demo: Demo, address: str, model: str, problem: str) -> None:
         login = (

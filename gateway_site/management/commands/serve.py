@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gateway_site.server import serve
+from gateway_site.server import uvicorn_server
 
 
 class Command(BaseCommand):
@@ -19,4 +19,4 @@ class Command(BaseCommand):
         if workers < 1:
             raise CommandError("--workers must be at least 1.")
         self.stderr.write(f"Serving on http://{host}:{port} with {workers} worker(s).")
-        serve.run(host=host, port=port, workers=workers)
+        uvicorn_server.run(host=host, port=port, workers=workers)

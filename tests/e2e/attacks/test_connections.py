@@ -208,9 +208,9 @@ def read_until_done(connection: socket.socket) -> bytes:
 def test_a_soft_limit_of_open_files_is_raised_and_bounds_connections() -> None:
     program = (
         "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 1000))\n"
-        "from gateway_site import connections as c\n"
-        "before = c.most_connections(); c.raise_open_files_limit()\n"
-        "print(before, r.getrlimit(r.RLIMIT_NOFILE), c.most_connections())"
+        "from gateway_site.server import connection_table as c\n"
+        "before = c.connection_limit(); c.raise_open_files_limit()\n"
+        "print(before, r.getrlimit(r.RLIMIT_NOFILE), c.connection_limit())"
     )
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "gateway_site.settings"}
     done = subprocess.run(

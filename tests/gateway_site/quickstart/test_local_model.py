@@ -17,10 +17,9 @@ from asgiref.sync import async_to_sync
 from billing.models import Account
 from gateway_site.http_client.addresses import parse_base_url
 from gateway_site.http_client.client import Client
-from gateway_site.quickstart import demo, llama_server
-from gateway_site.quickstart import local_model as keeper
+from gateway_site.quickstart import demo, llama_server, local_model
 from gateway_site.quickstart.local_model import LocalModel
-from gateway_site.server import serve
+from gateway_site.server import child_process
 from inference.backends.base import nothing_to_mark
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.events import Event, Finish, TextDelta, Usage
@@ -36,7 +35,7 @@ NEEDS_THE_EXTRA = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[LocalModel]:
-    with keeper.running(preferred_port=free_port()) as local:
+    with local_model.running(preferred_port=free_port()) as local:
         yield local
 
 
@@ -99,7 +98,7 @@ def test_the_bound_is_kept(running: LocalModel) -> None:
 
 @NEEDS_THE_EXTRA
 def test_it_ends_with_its_context() -> None:
-    with keeper.running(preferred_port=free_port()) as local:
+    with local_model.running(preferred_port=free_port()) as local:
         port = int(local.base_url.rpartition(":")[2].removesuffix("/v1"))
         with socket.create_connection(("127.0.0.1", port)):
             pass
@@ -125,7 +124,7 @@ def test_without_the_extra_it_says_so(monkeypatch: pytest.MonkeyPatch, package: 
         importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name, *rest)
     )
 
-    with keeper.running(preferred_port=free_port()) as local:
+    with local_model.running(preferred_port=free_port()) as local:
         assert (local.base_url, local.problem) == ("", "the packages of the `local` extra are not installed")
 
 
@@ -139,13 +138,15 @@ def test_without_the_extra_it_says_so(monkeypatch: pytest.MonkeyPatch, package: 
 def test_where_it_cannot_run_it_says_so_and_is_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, program: str, problem: str
 ) -> None:
-    keep = serve.kept_running
-    monkeypatch.setattr(keeper, "missing_part", lambda: None)
+    supervised = child_process.supervised_child
+    monkeypatch.setattr(local_model, "missing_part", lambda: None)
     monkeypatch.setattr(
-        serve, "kept_running", lambda what, command: keep(what, [sys.executable, "-c", program])
+        local_model,
+        "supervised_child",
+        lambda name, command: supervised(name, [sys.executable, "-c", program]),
     )
 
-    with keeper.running(preferred_port=free_port()) as local:
+    with local_model.running(preferred_port=free_port()) as local:
         assert local.base_url == ""
         assert problem in local.problem
 
@@ -153,10 +154,10 @@ def test_where_it_cannot_run_it_says_so_and_is_not_tried_again(
 def test_where_its_address_is_not_listed_it_is_not_started(
     monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    monkeypatch.setattr(keeper, "missing_part", lambda: None)
+    monkeypatch.setattr(local_model, "missing_part", lambda: None)
     settings.GATEWAY_BACKEND_HOSTS = ["api.openai.com"]
 
-    with keeper.running(preferred_port=free_port()) as local:
+    with local_model.running(preferred_port=free_port()) as local:
         assert local.problem == "GATEWAY_BACKEND_HOSTS does not list 127.0.0.1"
 
 
@@ -166,18 +167,18 @@ def test_a_taken_port_is_left_to_its_owner() -> None:
         owner.listen()
         taken = owner.getsockname()[1]
 
-        assert keeper._free_port(taken) != taken
-    assert keeper._free_port(70_000) > 0
+        assert local_model._free_port(taken) != taken
+    assert local_model._free_port(70_000) > 0
 
 
 def test_a_child_that_ends_is_started_again_until_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "RESTART_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(child_process, "RESTART_PAUSE_SECONDS", 0.01)
     notes = tmp_path / "starts"
     program = f"open({str(notes)!r}, 'a').write('x')"
 
-    with serve.kept_running("a short program", [sys.executable, "-c", program]):
+    with child_process.supervised_child("a short program", [sys.executable, "-c", program]):
         until = time.monotonic() + 20
         while (not notes.exists() or len(notes.read_text()) < 3) and time.monotonic() < until:
             time.sleep(0.01)

@@ -15,7 +15,7 @@ MMAP_THRESHOLD_BYTES = 256 * 1024
 ARENAS = 2
 
 
-def spare_the_collector() -> None:
+def tune_garbage_collector() -> None:
     """
     Keep what was loaded at the start out of garbage collection, and collect less often.
 
@@ -28,7 +28,7 @@ def spare_the_collector() -> None:
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
 
 
-def give_back_large_blocks() -> None:
+def return_freed_memory() -> None:
     """
     Have glibc return the memory of large bodies when they are gone.
 
