@@ -1,4 +1,4 @@
-"""Any exception of a REST view becomes one of ours, and then the envelope."""
+"""Exceptions of REST views as errors of the API, in the envelope."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gateway_site.api.errors import (
     Unauthenticated,
     Unavailable,
 )
-from gateway_site.database.postgresql.circuit_breaker import ServerAway
+from gateway_site.database.postgresql.circuit_breaker import DatabaseUnavailable
 
 logger = logging.getLogger(__name__)
 
 
 def handle(exc: Exception, context: dict[str, Any]) -> HttpResponse:
-    """DRF's EXCEPTION_HANDLER."""
+    """Answer for an exception of a view; REST framework's EXCEPTION_HANDLER."""
     view, request = context["view"], context["request"]
     if isinstance(exc, drf.MethodNotAllowed):
         exc = MethodNotAllowed(request.method, view.allowed_methods)
@@ -53,7 +53,7 @@ def to_api_error(exc: BaseException) -> ApiError:
             return InvalidRequest()
         case OperationalError() | InterfaceError() | psycopg.OperationalError() | psycopg.InterfaceError():
             # Of a server that is known to be away one line says it all; there are as many as requests.
-            is_known = isinstance(exc.__cause__ or exc, ServerAway)
+            is_known = isinstance(exc.__cause__ or exc, DatabaseUnavailable)
             logger.error("database unavailable: %s", exc, exc_info=None if is_known else exc)
             return Unavailable()
         case MemoryError():
@@ -88,7 +88,7 @@ def respond(error: ApiError, path: str) -> HttpResponse:
 
 @csrf_exempt
 def not_found(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-    """For every path that is nobody's."""
+    """Answer requests for a path that no route has."""
     return respond(NotFound("There is no such route."), request.path)
 
 
@@ -101,11 +101,11 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """What a middleware or a page raised; Django has logged it, and calls this while it handles it."""
-    return respond(unhandled(), request.path)
+    """Answer for what a middleware or a page raised; Django has logged it, and calls this meanwhile."""
+    return respond(current_api_error(), request.path)
 
 
-def unhandled() -> ApiError:
-    """The error that the exception being handled means to a client."""
+def current_api_error() -> ApiError:
+    """The error that a client sees for the exception being handled."""
     exc = sys.exc_info()[1]
     return ApiError() if exc is None else to_api_error(exc)

@@ -62,7 +62,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     A dependency that does not answer is a 503 that says so and when to come back; everything else is a 500.
     Neither page needs a session or the database.
     """
-    return _respond(request, exception_handler.unhandled())
+    return _respond(request, exception_handler.current_api_error())
 
 
 def _respond(request: HttpRequest, error: ApiError) -> HttpResponse:

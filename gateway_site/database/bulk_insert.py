@@ -25,7 +25,7 @@ class BulkInsert:
         self._statements: dict[str, str] = {}
 
     def insert(self, cursor: Any, rows: Sequence[Any]) -> int:
-        """The number of rows that are new."""
+        """Insert the rows and return how many of them are new."""
         statement = self._statements.get(connection.vendor)
         if statement is None:
             statement = self._statements[connection.vendor] = self._statement()
@@ -36,7 +36,7 @@ class BulkInsert:
     def _statement(self) -> str:
         write, source = _POSTGRESQL if connection.vendor == "postgresql" else _SQLITE
         columns = ", ".join(connection.ops.quote_name(str(field.column)) for field in self._fields)
-        values = ", ".join(write(field, place) for place, field in enumerate(self._fields))
+        values = ", ".join(write(field, index) for index, field in enumerate(self._fields))
         # `WHERE true` is for SQLite, which would take ON CONFLICT for a join otherwise.
         return (
             f"INSERT INTO {self._table} ({columns}) SELECT {values} FROM {source} WHERE true"  # noqa: S608
@@ -44,17 +44,17 @@ class BulkInsert:
         )
 
 
-def _in_postgresql(field: models.Field[Any, Any], place: int) -> str:
+def _in_postgresql(field: models.Field[Any, Any], index: int) -> str:
     kind = str(field.db_type(connection))
     if kind == "jsonb":
-        return f"line.value -> {place}"
+        return f"line.value -> {index}"
     # A cast to varchar(n) would cut; as text, the column itself refuses what is too long.
-    return f"CAST(line.value ->> {place} AS {'text' if kind.startswith('varchar') else kind})"
+    return f"CAST(line.value ->> {index} AS {'text' if kind.startswith('varchar') else kind})"
 
 
-def _in_sqlite(field: models.Field[Any, Any], place: int) -> str:
+def _in_sqlite(field: models.Field[Any, Any], index: int) -> str:
     """As Django stores it: ids as 32 digits, times in UTC without a zone."""
-    value = f"json_extract(line.value, '$[{place}]')"
+    value = f"json_extract(line.value, '$[{index}]')"
     match field.db_type(connection):
         case "char(32)":
             return f"replace({value}, '-', '')"

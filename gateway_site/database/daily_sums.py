@@ -30,7 +30,7 @@ class DailySums:
         )
 
     def add(self, gains: Mapping[Cell, Sequence[int]]) -> None:
-        """What each cell gains, in the order of the sums."""
+        """Add what each cell gains, in the order of the sums."""
         # In one order, so that processes wait for each other and never in a circle.
         rows = [[*self._prepared(cell), *gain] for cell, gain in sorted(gains.items())]
         with connection.cursor() as cursor:

@@ -17,12 +17,12 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
-from gateway_site.database.postgresql.connection import ClockedConnection
+from gateway_site.database.postgresql.connection import DeadlineConnection
 
 # Of statements that are prepared. Others may prepare theirs on the same connection.
 _numbers = count()
 
-LOOK_AT_CLOCK_MS = 100
+CHECK_DEADLINES_MS = 100
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _READABLE = select.POLLIN
 _BOTH = select.POLLIN | select.POLLOUT
@@ -46,7 +46,7 @@ class Pipeline:
 
     def __init__(self, connection: psycopg.Connection[Any], *, prepares: bool) -> None:
         self._connection = connection
-        self._line = connection.pgconn
+        self._pgconn = connection.pgconn
         self._prepares = prepares
         self._prepared: dict[str, bytes] = {}
         self._queued: list[tuple[str, tuple[bytes, ...], Reply]] = []
@@ -57,23 +57,23 @@ class Pipeline:
         return reply
 
     def forget(self) -> None:
-        """Whatever was queued and not delivered."""
+        """Drop whatever was queued and not delivered."""
         self._queued = []
 
     def deliver(self) -> None:
         """Send what is queued, and wait for all replies."""
         queued, self._queued = self._queued, []
-        if isinstance(self._connection, ClockedConnection):
+        if isinstance(self._connection, DeadlineConnection):
             self._connection.begin_wait()
-        self._line.enter_pipeline_mode()
+        self._pgconn.enter_pipeline_mode()
         fresh = [self._send(statement, values) for statement, values, _ in queued]
-        self._line.pipeline_sync()
+        self._pgconn.pipeline_sync()
         self._flush()
         results = [self._answer_to(each[0], name) for each, name in zip(queued, fresh, strict=True)]
         self._next()  # the end of the pipeline
-        self._line.exit_pipeline_mode()
-        if isinstance(self._connection, ClockedConnection):
-            self._connection.heard()
+        self._pgconn.exit_pipeline_mode()
+        if isinstance(self._connection, DeadlineConnection):
+            self._connection.record_answer()
         for (_, _, reply), result in zip(queued, results, strict=True):
             if result.status not in _FINE:
                 raise error_from_result(result)
@@ -85,20 +85,20 @@ class Pipeline:
     def _send(self, statement: str, values: tuple[bytes, ...]) -> bytes | None:
         """The name that the statement is being given, if it has none yet and is to have one."""
         if not self._prepares or not values:
-            self._line.send_query_params(statement.encode(), values)
+            self._pgconn.send_query_params(statement.encode(), values)
             return None
         name, fresh = self._prepared.get(statement), None
         if name is None:
             # A new one each time: whether an earlier attempt got through is not known.
             name = fresh = b"gateway_%d" % next(_numbers)
-            self._line.send_prepare(name, statement.encode())
-        self._line.send_query_prepared(name, values)
+            self._pgconn.send_prepare(name, statement.encode())
+        self._pgconn.send_query_prepared(name, values)
         return fresh
 
     def _flush(self) -> None:
-        while self._line.flush():
+        while self._pgconn.flush():
             if self._wait(_BOTH) & _READABLE:
-                self._line.consume_input()
+                self._pgconn.consume_input()
 
     # --- and back ------------------------------------------------------------------------------------
 
@@ -114,24 +114,24 @@ class Pipeline:
 
     def _result(self) -> pq.abc.PGresult:
         result = self._next()
-        self._line.get_result()  # the end of what this statement has to say
+        self._pgconn.get_result()  # the end of what this statement has to say
         return result
 
     def _next(self) -> pq.abc.PGresult:
-        while self._line.is_busy():
+        while self._pgconn.is_busy():
             self._wait(_READABLE)
-            self._line.consume_input()
-        result = self._line.get_result()
-        if result is None or self._line.status == pq.ConnStatus.BAD:
+            self._pgconn.consume_input()
+        result = self._pgconn.get_result()
+        if result is None or self._pgconn.status == pq.ConnStatus.BAD:
             raise psycopg.OperationalError("the connection to the database is lost")
         return result
 
     def _wait(self, events: int) -> int:
         # Outside of the interpreter's lock.
         poll = select.poll()
-        poll.register(self._line.socket, events)
+        poll.register(self._pgconn.socket, events)
         began_at = time.monotonic()
-        while not (ready := poll.poll(LOOK_AT_CLOCK_MS)):
-            if isinstance(self._connection, ClockedConnection):
-                self._connection.look_at_clock(began_at)
+        while not (ready := poll.poll(CHECK_DEADLINES_MS)):
+            if isinstance(self._connection, DeadlineConnection):
+                self._connection.check_deadlines(began_at)
         return ready[0][1]

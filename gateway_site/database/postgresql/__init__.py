@@ -3,8 +3,8 @@ Django's PostgreSQL backend with a clock of the client on every wait.
 
 A server that is frozen, or whose packets are dropped, keeps none of its own timeouts. So:
 
-* `connection` looks at the clock ten times a second for as long as a statement has no answer;
-* `server_watch` decides whether the server is silent or only slow: after half of
+* `connection` checks its deadlines ten times a second for as long as a statement has no answer;
+* `circuit_breaker` decides whether the server is silent or only slow: after half of
   GATEWAY_DATABASE_WAIT_SECONDS without an answer to anyone in this process it is asked `SELECT 1` over a new
   connection. If it answers, long statements go on; if it does not within the other half, every wait ends with
   an OperationalError, which clients see as 503;

@@ -10,8 +10,8 @@ from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from django.utils.asyncio import async_unsafe
 
 from gateway_site.database.postgresql import deadlines
-from gateway_site.database.postgresql.circuit_breaker import watch_of
-from gateway_site.database.postgresql.connection import ClockedConnection
+from gateway_site.database.postgresql.circuit_breaker import circuit_breaker_for
+from gateway_site.database.postgresql.connection import DeadlineConnection
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -21,23 +21,23 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def pool(self) -> Any:
         options = self.settings_dict["OPTIONS"].get("pool")
         if options:
-            options.setdefault("connection_class", ClockedConnection)
+            options.setdefault("connection_class", DeadlineConnection)
         return super().pool
 
     @async_unsafe
-    def get_new_connection(self, conn_params: dict[str, Any]) -> ClockedConnection:
+    def get_new_connection(self, conn_params: dict[str, Any]) -> DeadlineConnection:
         self.isolation_level = IsolationLevel.READ_COMMITTED
-        return self._from_pool(conn_params) if self.pool else ClockedConnection.connect(**conn_params)
+        return self._from_pool(conn_params) if self.pool else DeadlineConnection.connect(**conn_params)
 
-    def _from_pool(self, conn_params: dict[str, Any]) -> ClockedConnection:
+    def _from_pool(self, conn_params: dict[str, Any]) -> DeadlineConnection:
         until = time.monotonic() + self.pool.timeout
         if (deadline := deadlines.ends_at()) is not None:
             until = min(until, deadline)
         self.pool.open()
         while True:
             # Without this, everybody would wait for a pool that has nobody to connect to.
-            watch_of(conn_params).require_answering()
-            connection: ClockedConnection = self.pool.getconn(until - time.monotonic())
+            circuit_breaker_for(conn_params).require_closed()
+            connection: DeadlineConnection = self.pool.getconn(until - time.monotonic())
             if connection.is_fresh():
                 return connection
             connection.pgconn.finish()

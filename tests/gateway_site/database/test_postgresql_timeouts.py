@@ -13,8 +13,8 @@ from django.db import OperationalError, connection, connections
 
 from gateway_site.database.libpq_pipeline import Pipeline
 from gateway_site.database.postgresql import deadlines
-from gateway_site.database.postgresql.circuit_breaker import ServerAway
-from gateway_site.database.postgresql.connection import ClockedConnection
+from gateway_site.database.postgresql.circuit_breaker import DatabaseUnavailable
+from gateway_site.database.postgresql.connection import DeadlineConnection
 from tests.e2e.waiting import until
 from tests.harness.stalling_proxy import StallingProxy
 
@@ -53,14 +53,14 @@ def pooled(proxy: StallingProxy) -> Iterator[Any]:
     made.close_pool()
 
 
-def connect(proxy: StallingProxy) -> ClockedConnection:
+def connect(proxy: StallingProxy) -> DeadlineConnection:
     name = str(connection.settings_dict["NAME"])
-    return ClockedConnection.connect(
+    return DeadlineConnection.connect(
         host="127.0.0.1", port=proxy.port, user="postgres", dbname=name, autocommit=True
     )
 
 
-def run(line: ClockedConnection, statement: str, is_pipelined: bool) -> None:
+def run(line: DeadlineConnection, statement: str, is_pipelined: bool) -> None:
     if is_pipelined:
         pipeline = Pipeline(line, prepares=False)
         pipeline.queue(statement)
@@ -91,7 +91,7 @@ def test_a_deadline_ends_a_statement_whatever_the_server_says(
     began = time.monotonic()
     line = connect(proxy)
 
-    with deadlines.deadline(0.3), pytest.raises(ServerAway):
+    with deadlines.deadline(0.3), pytest.raises(DatabaseUnavailable):
         run(line, "SELECT pg_sleep(20)", is_pipelined)
 
     assert time.monotonic() - began < SOON_SECONDS
@@ -106,17 +106,17 @@ def test_a_silent_server_ends_every_wait_and_then_nobody_waits(
     proxy.stall()
     began = time.monotonic()
 
-    with pytest.raises(ServerAway):
+    with pytest.raises(DatabaseUnavailable):
         run(line, "SELECT 1", is_pipelined)
     assert time.monotonic() - began < SOON_SECONDS
     at_once = time.monotonic()
     for _ in range(20):
-        with pytest.raises(ServerAway):
+        with pytest.raises(DatabaseUnavailable):
             connect(proxy)
     assert time.monotonic() - at_once < 1
 
     proxy.forward()
-    until(lambda: not line.watch.is_away)
+    until(lambda: not line.breaker.is_open)
     with connect(proxy) as again:
         assert again.execute("SELECT 1").fetchone() == (1,)
 
@@ -175,6 +175,6 @@ def test_too_many_clients_are_no_outage(proxy: StallingProxy) -> None:
     with connect(proxy) as line:
         refused = psycopg.OperationalError("connection failed: FATAL:  sorry, too many clients already")
 
-        line.watch.note_failed_connect(refused)
+        line.breaker.record_failed_connect(refused)
 
-        assert not line.watch.is_away
+        assert not line.breaker.is_open
