@@ -1,7 +1,7 @@
 """
-Records that are written behind the requests' backs: one thread, many rows to a transaction.
+Records that are written in the background: one thread, many rows to a transaction.
 
-For what is a record and not the books: what waits here when a process is killed is lost, and when the
+For what is a record and not the books: what is queued here when a process is killed is lost, and when the
 database stays away the oldest goes first.
 """
 
@@ -25,48 +25,50 @@ GATHER_SECONDS = 0.5
 RETRY_SECONDS = 2.0
 
 
-class Noted(Protocol):
+class RowSource(Protocol):
+    """Something that is made into a row when it is written, in the writer's thread."""
+
     def row(self) -> Any: ...
 
 
-Note = TypeVar("Note", bound=Noted)
+Source = TypeVar("Source", bound=RowSource)
 
 
-class RowWriter(Generic[Note]):
-    """Takes notes from any thread or task and hands their rows to `insert`, in its own thread."""
+class RowWriter(Generic[Source]):
+    """Takes records from any thread or task and hands their rows to `insert`, in its own thread."""
 
     def __init__(
-        self, name: str, insert: Callable[[Sequence[Any]], None], *, max_waiting: int = 20_000
+        self, name: str, insert: Callable[[Sequence[Any]], None], *, max_queued: int = 20_000
     ) -> None:
         self._name = name
         self._insert = insert
         # `append` and `popleft` are atomic, and a full one lets the oldest go by itself.
-        self._waiting: deque[Note] = deque(maxlen=max_waiting)
-        self._is_wanted = threading.Event()
+        self._queue: deque[Source] = deque(maxlen=max_queued)
+        self._has_work = threading.Event()
         self._is_stopped = threading.Event()
         self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._owner = 0
 
-    def note(self, note: Note) -> None:
-        """Take one. Never waits."""
-        self._waiting.append(note)
-        if not self._is_wanted.is_set():
-            self._is_wanted.set()
+    def add(self, record: Source) -> None:
+        """Queue a record to be written. Never waits."""
+        self._queue.append(record)
+        if not self._has_work.is_set():
+            self._has_work.set()
         if self._thread is None or self._owner != os.getpid():
             self._start()
 
     def flush(self) -> None:
-        """Write what waits, here and now."""
+        """Write what is queued, in the calling thread."""
         with self._writing:
             while self._write_some():
                 pass
 
     def close(self, seconds: float) -> None:
-        """Write what waits and end the thread. A later `note` starts another."""
+        """Write what is queued and end the thread. A later `add` starts another."""
         thread, self._thread = self._thread, None
         self._is_stopped.set()
-        self._is_wanted.set()
+        self._has_work.set()
         if thread is not None and self._owner == os.getpid():
             thread.join(seconds)
 
@@ -80,7 +82,7 @@ class RowWriter(Generic[Note]):
                 )
                 try:
                     thread.start()
-                except RuntimeError as error:  # short of memory: the next note tries again
+                except RuntimeError as error:  # short of memory: the next record tries again
                     logger.warning("%s: %s", self._name, error)
                 else:
                     self._thread = thread
@@ -88,27 +90,27 @@ class RowWriter(Generic[Note]):
     def _run(self, is_stopped: threading.Event) -> None:
         is_last = False
         while not is_last:
-            self._is_wanted.wait()
+            self._has_work.wait()
             is_stopped.wait(GATHER_SECONDS)
-            self._is_wanted.clear()
-            # Seen before the writing: what was noted until then is written, however late it came.
+            self._has_work.clear()
+            # Seen before the writing: what was added until then is written, however late it came.
             is_last = is_stopped.is_set()
             try:
                 close_old_connections()
                 self.flush()
             except (DatabaseError, InterfaceError, PoolTimeout) as error:
                 logger.warning("%s could not be written: %s", self._name, type(error).__name__)
-                self._is_wanted.set()
+                self._has_work.set()
                 is_stopped.wait(RETRY_SECONDS)
         connection.close()
 
     def _write_some(self) -> bool:
-        notes = [self._waiting.popleft() for _ in range(min(MAX_ROWS, len(self._waiting)))]
-        if not notes:
+        records = [self._queue.popleft() for _ in range(min(MAX_ROWS, len(self._queue)))]
+        if not records:
             return False
         try:
-            self._insert([note.row() for note in notes])
+            self._insert([record.row() for record in records])
         except (DatabaseError, InterfaceError, PoolTimeout):
-            self._waiting.extendleft(reversed(notes))
+            self._queue.extendleft(reversed(records))
             raise
         return True

@@ -36,7 +36,7 @@ daily = DailySums(
 def record(trace: RequestTrace) -> None:
     """Take the trace of a finished request, to be written later. Never waits."""
     trace.ended = time.monotonic()
-    writer.note(trace)
+    writer.add(trace)
 
 
 def _insert(rows: Sequence[Activity | ActivityRow]) -> None:

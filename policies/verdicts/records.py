@@ -33,7 +33,7 @@ class Record(Struct, frozen=True):
         """Have a row written for each."""
         now = timezone.now()
         for finding in findings:
-            writer.note(Note(self, finding, judgements, now))
+            writer.add(Note(self, finding, judgements, now))
 
     def note_skipped(self, versions: Iterable[AttachedVersion], reason: str) -> None:
         self.note([Finding(version, None, 0, reason) for version in versions], judgements=0)

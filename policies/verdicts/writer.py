@@ -10,7 +10,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from gateway_site.database.daily_sums import DailySums
-from gateway_site.database.row_writer import Noted, RowWriter
+from gateway_site.database.row_writer import RowSource, RowWriter
 from policies.models import DailyVerdicts, Outcome, Verdict
 
 logger = logging.getLogger(__name__)
@@ -48,4 +48,4 @@ def _add_to_days(rows: Sequence[Verdict]) -> None:
     daily.add(counts)
 
 
-writer: RowWriter[Noted] = RowWriter("verdicts", _insert, max_waiting=50_000)
+writer: RowWriter[RowSource] = RowWriter("verdicts", _insert, max_queued=50_000)

@@ -40,12 +40,12 @@ def forget() -> None:
 def take_away() -> list[str]:
     """What is still going on, which is ended here; what was still to be written is not."""
     left = [f"a thread, {each.name}" for each in threading.enumerate() if each.name in THREADS]
-    left += [f"notes for {name}" for name, writer in WRITERS.items() if writer._waiting]
+    left += [f"notes for {name}" for name, writer in WRITERS.items() if writer._queue]
     left += ["requests"] * bool(request_task.running_requests) + ["judging"] * bool(background._tasks)
     left += ["a live tail"] * bool(watching or poller.is_running)
     if left:
         for writer in WRITERS.values():
-            writer._waiting.clear()
+            writer._queue.clear()
             writer.close(5)
         reader.close()
         close_ledger(5)

@@ -145,11 +145,11 @@ def test_after_a_commit_that_nobody_heard_of_nothing_is_counted_again(
     monkeypatch.setattr(made, "_insert", broken_once)
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
     for _ in range(3):
-        made.note(trace(gateway.key))
+        made.add(trace(gateway.key))
 
     with pytest.raises(OperationalError):
         made.flush()
-    made.note(trace(gateway.key))
+    made.add(trace(gateway.key))
     made.flush()
     made.close(5)
 

@@ -98,7 +98,7 @@ def test_rows_are_written_without_being_asked(gateway: Gateway, monkeypatch: pyt
     made = new_writer()
 
     for _ in range(1_200):
-        made.note(trace(gateway.key))
+        made.add(trace(gateway.key))
     deadline = time.monotonic() + 10
     while Activity.objects.count() < 1_200:
         assert time.monotonic() < deadline
@@ -108,7 +108,7 @@ def test_rows_are_written_without_being_asked(gateway: Gateway, monkeypatch: pyt
 
 def test_closing_writes_what_waits(gateway: Gateway) -> None:
     made = new_writer()
-    made.note(trace(gateway.key))
+    made.add(trace(gateway.key))
 
     made.close(5)
 
@@ -128,8 +128,8 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
     made: RowWriter[RequestTrace] = RowWriter("activity", failing)
     first, second = trace(gateway.key), trace(gateway.key)
 
-    made.note(first)
-    made.note(second)
+    made.add(first)
+    made.add(second)
     deadline = time.monotonic() + 10
     while Activity.objects.count() < 2:
         assert time.monotonic() < deadline
@@ -141,11 +141,11 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
 
 def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
-    made: RowWriter[RequestTrace] = RowWriter("activity", activity_writer._insert, max_waiting=3)
+    made: RowWriter[RequestTrace] = RowWriter("activity", activity_writer._insert, max_queued=3)
     traces = [trace(gateway.key) for _ in range(5)]
 
     for each in traces:
-        made.note(each)
+        made.add(each)
     made.flush()
 
     assert {row.pk for row in Activity.objects.all()} == {each.id for each in traces[2:]}
@@ -155,9 +155,9 @@ def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.
 def test_a_row_that_is_there_already_is_left_alone(gateway: Gateway) -> None:
     made, seen = new_writer(), trace(gateway.key)
 
-    made.note(seen)
+    made.add(seen)
     made.flush()
-    made.note(seen)
+    made.add(seen)
     made.flush()
     made.close(5)
 
@@ -183,12 +183,12 @@ def test_what_is_noted_while_it_closes_is_written(monkeypatch: pytest.MonkeyPatc
         flush()
         if len(written) == 1:
             # After the last look, and before the thread sees that it is to end.
-            made._waiting.append(Noted())
+            made._queue.append(Noted())
             made._is_stopped.set()
-            made._is_wanted.set()
+            made._has_work.set()
 
     monkeypatch.setattr(made, "flush", flush_and_then_more)
-    made.note(Noted())
+    made.add(Noted())
     thread = made._thread
     assert thread is not None
     thread.join(10)

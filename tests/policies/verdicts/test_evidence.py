@@ -213,7 +213,7 @@ def test_a_verdict_that_the_database_refuses_holds_nobody_up(published: Policy, 
     nobodys = verdict(published, project, 0.5)
     nobodys.outcome = "unheard of"
     for row in (nobodys, verdict(published, project, 0.5)):
-        writer.note(Mock(row=Mock(return_value=row)))
+        writer.add(Mock(row=Mock(return_value=row)))
     writer.flush()
 
     assert Verdict.objects.count() == 1
