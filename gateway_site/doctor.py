@@ -1,4 +1,4 @@
-"""Is everything that the gateway stands on there? Each check is one sentence, good or bad."""
+"""The checks of `doctor`: is everything that the gateway depends on there? Each gives one sentence."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ MAX_CLOCK_DIFFERENCE_SECONDS = 2
 BROKER_SECONDS = 3
 
 
-class Trouble(Exception):
-    """What is wrong, for a person."""
+class CheckFailed(Exception):
+    """A check has failed; the message says what is wrong, for a person."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     subject: str
     is_good: bool
     sentence: str
 
 
-def examine() -> list[Finding]:
-    """Every check, in the order in which one would mend them."""
+def examine() -> list[DoctorFinding]:
+    """Run every check, in the order in which one would repair what they find."""
     checks: dict[str, Callable[[], str]] = {
         "settings": check_settings,
         "data directory": check_data_directory,
@@ -48,21 +48,21 @@ def examine() -> list[Finding]:
         "backends": check_backends,
         "judge": check_judge,
     }
-    return [_finding(subject, check) for subject, check in checks.items()]
+    return [_run(subject, check) for subject, check in checks.items()]
 
 
-def _finding(subject: str, check: Callable[[], str]) -> Finding:
+def _run(subject: str, check: Callable[[], str]) -> DoctorFinding:
     try:
-        return Finding(subject, True, check())
-    except (Trouble, DatabaseError, InterfaceError, PoolTimeout, BrokerError, OSError) as problem:
+        return DoctorFinding(subject, True, check())
+    except (CheckFailed, DatabaseError, InterfaceError, PoolTimeout, BrokerError, OSError) as problem:
         lines = str(problem).strip().splitlines() or [type(problem).__name__]
-        return Finding(subject, False, lines[0])
+        return DoctorFinding(subject, False, lines[0])
 
 
 def check_settings() -> str:
     messages = [message for message in run_checks() if not message.is_silenced()]
     if messages:
-        raise Trouble("; ".join(str(message.msg) for message in messages))
+        raise CheckFailed("; ".join(str(message.msg) for message in messages))
     return "embedded defaults" if settings.IS_EMBEDDED else "from the environment"
 
 
@@ -71,7 +71,7 @@ def check_data_directory() -> str:
         return "not needed"
     directory = data_directory()
     if (condition := disk_condition(directory)) != OK:
-        raise Trouble(f"{directory} is {condition}.")
+        raise CheckFailed(f"{directory} is {condition}.")
     return str(directory)
 
 
@@ -85,23 +85,23 @@ def check_database() -> str:
 
 def check_migrations() -> str:
     if missing := pending_migrations():
-        raise Trouble(f"{len(missing)} are missing; run `manage.py migrate`.")
+        raise CheckFailed(f"{len(missing)} are missing; run `manage.py migrate`.")
     return "all applied"
 
 
 def check_clock() -> str:
-    theirs = Organization.objects.annotate(moment=Now()).values_list("moment", flat=True).first()
-    if theirs is None:
+    database_time = Organization.objects.annotate(moment=Now()).values_list("moment", flat=True).first()
+    if database_time is None:
         return "nothing to compare with until there is an organization"
-    difference = abs((datetime.now(UTC) - theirs).total_seconds())
+    difference = abs((datetime.now(UTC) - database_time).total_seconds())
     if difference > MAX_CLOCK_DIFFERENCE_SECONDS:
-        raise Trouble(f"This machine and the database are {difference:.0f} seconds apart.")
+        raise CheckFailed(f"This machine and the database are {difference:.0f} seconds apart.")
     return "agrees with the database's"
 
 
 def check_cache() -> str:
     if (condition := cache_condition()) != OK:
-        raise Trouble(f"Redis is {condition}; each process counts its own requests meanwhile.")
+        raise CheckFailed(f"Redis is {condition}; each process counts its own requests meanwhile.")
     return "shared, in Redis" if settings.REDIS_URL else "in each process"
 
 
@@ -117,12 +117,12 @@ def check_backends() -> str:
     findings = probe()
     problems = [f"{finding.backend}: {finding.problem}" for finding in findings if finding.problem]
     if problems:
-        raise Trouble("; ".join(problems))
+        raise CheckFailed("; ".join(problems))
     return f"{len(findings)} answer" if findings else "none yet; see `add_backend`"
 
 
 def check_judge() -> str:
     trial = probe_judge()
     if trial.score is None:
-        raise Trouble("The judge of policies does not answer; enforcing policies will refuse with 503.")
+        raise CheckFailed("The judge of policies does not answer; enforcing policies will refuse with 503.")
     return settings.GATEWAY_JUDGE_BASE_URL or chosen_kind().answers

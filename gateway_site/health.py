@@ -1,4 +1,4 @@
-"""Probes. They stand outside /v1, need no key and tell nothing that a stranger may not know."""
+"""The probes /healthz and /readyz, which need no key and tell nothing that a stranger may not know."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from gateway_site.api.errors import Unavailable
-from gateway_site.api.rate_limits.redis_cache import LimitCache, RedisAway
+from gateway_site.api.rate_limits.redis_cache import LimitCache, RedisUnavailable
 from gateway_site.database.postgresql.deadlines import deadline
 
 logger = logging.getLogger(__name__)
@@ -35,11 +35,11 @@ OK = "ok"
 class Dependency:
     name: str
     condition: str  # "ok", or in a word or two what is wrong
-    # Whether requests are refused while it is not well.
+    # Whether requests are refused while it is not ok.
     is_required: bool = True
 
     @property
-    def is_well(self) -> bool:
+    def is_ok(self) -> bool:
         return self.condition == OK
 
 
@@ -82,34 +82,34 @@ class HealthView(GenericViewSet):
     def ready(self, request: Any) -> Response:
         """Whether requests can be served, and how each dependency is, as of the last second."""
         found = readiness.current()
-        if missing := [each for each in found if each.is_required and not each.is_well]:
-            told = ", ".join(f"{each.name} {each.condition}" for each in missing)
-            raise Unavailable(f"Not ready: {told}.")
-        status = "ok" if all(each.is_well for each in found) else "degraded"
+        if missing := [each for each in found if each.is_required and not each.is_ok]:
+            conditions = ", ".join(f"{each.name} {each.condition}" for each in missing)
+            raise Unavailable(f"Not ready: {conditions}.")
+        status = "ok" if all(each.is_ok for each in found) else "degraded"
         return Response({"status": status, "dependencies": {each.name: each.condition for each in found}})
 
 
 class Readiness:
     """
-    What was found no longer than KEPT_SECONDS ago.
+    The condition of every dependency, checked no longer than KEPT_SECONDS ago.
 
-    One request at a time looks, the others wait for what it finds: many probes cost as much as one. Each of
+    One request at a time checks, the others wait for what it finds: many probes cost as much as one. Each of
     the checks has a clock of its own, so nobody waits for long.
     """
 
     def __init__(self) -> None:
-        self._looking = threading.Lock()
+        self._checking = threading.Lock()
         self._found: list[Dependency] = []
         self._found_at = float("-inf")
 
     def current(self) -> list[Dependency]:
         if self._is_fresh():
             return self._found
-        with self._looking:
+        with self._checking:
             if not self._is_fresh():
                 found = list(dependencies())
                 for each in found:
-                    if not each.is_well:
+                    if not each.is_ok:
                         logger.warning("%s is %s", each.name, each.condition)
                 self._found, self._found_at = found, time.monotonic()
             return self._found
@@ -125,7 +125,7 @@ readiness = Readiness()
 
 
 def dependencies() -> Iterator[Dependency]:
-    """Everything that the gateway stands on, as it is now. Takes a few seconds at most."""
+    """Check everything that the gateway depends on. Takes a few seconds at most."""
     try:
         with deadline(settings.GATEWAY_DATABASE_WAIT_SECONDS):
             missing = pending_migrations()
@@ -177,7 +177,7 @@ def cache_condition() -> str:
     if not isinstance(cache, LimitCache) or cache.shared is None:
         return OK
     try:
-        cache.shared.ask(lambda redis: redis.has_key("probe"))
-    except RedisAway:
+        cache.shared.run(lambda redis: redis.has_key("probe"))
+    except RedisUnavailable:
         return "unreachable"
     return OK

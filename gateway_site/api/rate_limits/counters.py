@@ -22,7 +22,9 @@ FULL_SECONDS = 1.0
 LOG_SECONDS = 60.0
 
 
-class Counter:
+class WindowCounter:
+    """How many were counted in one window, which ends at `ends_at`."""
+
     __slots__ = ("counted", "ends_at", "limit")
 
     def __init__(self, limit: int, ends_at: float) -> None:
@@ -41,7 +43,7 @@ class CounterStore:
     def __init__(self, group: str, max_entries: int = MAX_ENTRIES) -> None:
         self._group = group
         self._max_entries = max_entries
-        self._counters: dict[str, Counter] = {}
+        self._counters: dict[str, WindowCounter] = {}
         self._lock = threading.Lock()
         self._full_until = self._logged_at = float("-inf")
 
@@ -49,7 +51,7 @@ class CounterStore:
         return len(self._counters)
 
     def count(self, name: str, *, limit: int, seconds: float) -> int:
-        """Count one, and say how many there are. The first one begins a time of so many seconds."""
+        """Count one, and return how many there are. The first one begins a window of so many seconds."""
         now = time.monotonic()
         with self._lock:
             counter = self._counters.get(name)
@@ -57,12 +59,12 @@ class CounterStore:
                 if counter is None and not self._has_room(now):
                     # Nothing that limits is forgotten for it; other windows count the same request.
                     return 1
-                counter = self._counters[name] = Counter(limit, now + seconds)
+                counter = self._counters[name] = WindowCounter(limit, now + seconds)
             counter.counted += 1
             return counter.counted
 
     def take_back(self, name: str) -> None:
-        """One less, if it is still counted."""
+        """Take one back, if it is still counted."""
         with self._lock:
             counter = self._counters.get(name)
             if counter is not None and counter.counted:

@@ -1,4 +1,4 @@
-"""How often REST routes may be called. Inference is limited by the ledger, exactly."""
+"""Rate limits of REST routes and of log-ins. Inference is limited by the ledger, exactly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def limit_admin_key(request: HttpRequest, key_id: str) -> None:
 
 
 def limit_customer_key(request: HttpRequest, key_id: str) -> None:
-    """The same for a customer key, on routes that generate nothing and so do not meet the ledger."""
+    """Count one request of a customer key, on routes that generate nothing and so do not meet the ledger."""
     if settings.GATEWAY_REQUESTS_PER_MINUTE:
         _count(request, "customer-key", key_id, settings.GATEWAY_REQUESTS_PER_MINUTE)
 
@@ -49,7 +49,7 @@ def client_address(request: HttpRequest) -> str:
 
 
 def network_of(address: str) -> str:
-    """Whom an address is counted as: itself, or of IPv6 its network. What is no address stands for itself."""
+    """Whom an address is counted as: itself, or its IPv6 network. What is no address stands for itself."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -74,7 +74,7 @@ def _count(request: HttpRequest, group: str, key: str, per_minute: int) -> None:
 @dataclass(frozen=True, slots=True)
 class Window:
     """
-    So many of something in so many seconds, counted in Redis.
+    A fixed window of rate limiting: so many of something in so many seconds, counted in Redis.
 
     Without Redis, or while it does not answer, each process counts for itself: each group in a store of its
     own, where whoever has to wait is never pushed out by others.
@@ -85,18 +85,18 @@ class Window:
     seconds: int
 
     def count(self, key: str) -> int:
-        """Count one before it is tried. The seconds to wait if that is too many, else 0."""
+        """Count one attempt before it is made. Returns the seconds to wait if that is too many, else 0."""
         name, left = self._name(key)
         counted = _limits().count(self.group, name, limit=self.limit, seconds=self.seconds)
         return left if counted > self.limit else 0
 
-    def forget_one(self, key: str) -> None:
+    def take_back(self, key: str) -> None:
         """Take back one that was counted and turned out well."""
         name, _ = self._name(key)
         _limits().take_back(self.group, name)
 
     def _name(self, key: str) -> tuple[str, int]:
-        """What the window is called that is open now, and how long it still is."""
+        """The name of the window that is open now, and for how many seconds it still is."""
         now = int(time.time())
         # As a digest: what people type has any length and any character.
         digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()

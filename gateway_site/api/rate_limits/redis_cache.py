@@ -2,8 +2,8 @@
 Django's cache as this project uses it: for counting requests, in Redis where one is configured.
 
 A Redis that is away, frozen or out of reach costs the requests of one moment a tenth of a second. Then the
-circuit is open: nobody asks it but one thread, the process counts for itself, and the log says so once a
-minute. No request fails for it.
+circuit breaker is open: nobody asks it but one thread, the process counts for itself, and the log says so
+once a minute. No request fails for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_LOCAL_ENTRIES = 100_000
 Value = TypeVar("Value")
 
 
-class RedisAway(Exception):
+class RedisUnavailable(Exception):
     """Redis does not answer, or is known not to."""
 
 
@@ -48,25 +48,25 @@ class SharedRedis:
             "retry": Retry(NoBackoff(), 0),
         }
         self._cache = RedisCache(url, {**parameters, "OPTIONS": options})
-        self._is_away = False
+        self._is_open = False
         self._lock = threading.Lock()
         self._prober: threading.Thread | None = None
         self._logged_at = float("-inf")
 
-    def ask(self, question: Callable[[RedisCache], Value]) -> Value:
-        """What Redis answers; RedisAway where it does not."""
-        if self._is_away:
+    def run(self, command: Callable[[RedisCache], Value]) -> Value:
+        """Run a command in Redis, or raise RedisUnavailable where it does not answer."""
+        if self._is_open:
             self._log()
-            raise RedisAway("Redis does not answer")
+            raise RedisUnavailable("Redis does not answer")
         try:
-            return question(self._cache)
+            return command(self._cache)
         except (RedisError, OSError) as error:
             self._open()
-            raise RedisAway(f"Redis does not answer: {type(error).__name__}") from error
+            raise RedisUnavailable(f"Redis does not answer: {type(error).__name__}") from error
 
     def _open(self) -> None:
         with self._lock:
-            self._is_away = True
+            self._is_open = True
             # A thread does not survive a fork, and is seen as dead in the child.
             if self._prober is None or not self._prober.is_alive():
                 self._prober = threading.Thread(target=self._probe, name="redis-probe", daemon=True)
@@ -81,7 +81,7 @@ class SharedRedis:
             except (RedisError, OSError):
                 continue
             with self._lock:
-                self._prober, self._is_away = None, False
+                self._prober, self._is_open = None, False
             logger.warning("Redis answers again; limits are counted across processes")
             return
 
@@ -110,7 +110,7 @@ class LimitCache(BaseCache):
             self.shared = _shared[location]
 
     def count(self, group: str, name: str, *, limit: int, seconds: int) -> int:
-        """Count one under this name, which stands for a window of so many seconds. How many there are now."""
+        """Count one under this name, of a window of so many seconds. Returns how many there are now."""
 
         def in_redis(redis: RedisCache) -> int:
             redis.add(name, 0, timeout=seconds)
@@ -118,18 +118,18 @@ class LimitCache(BaseCache):
 
         if self.shared is not None:
             try:
-                return self.shared.ask(in_redis)
-            except (RedisAway, ValueError):  # it does not answer, or the window ended between the two
+                return self.shared.run(in_redis)
+            except (RedisUnavailable, ValueError):  # it does not answer, or the window ended between the two
                 pass
         return counters.store_of(group).count(name, limit=limit, seconds=seconds)
 
     def take_back(self, group: str, name: str) -> None:
-        """One less under this name, if it is still counted."""
+        """Take one back under this name, if it is still counted."""
         if self.shared is not None:
             try:
-                self.shared.ask(lambda redis: redis.decr(name))
+                self.shared.run(lambda redis: redis.decr(name))
                 return
-            except (RedisAway, ValueError):
+            except (RedisUnavailable, ValueError):
                 pass
         counters.store_of(group).take_back(name)
 
@@ -153,8 +153,8 @@ class LimitCache(BaseCache):
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         if self.shared is not None:
             try:
-                return int(self.shared.ask(lambda redis: redis.incr(key, delta, version)))
-            except RedisAway:
+                return int(self.shared.run(lambda redis: redis.incr(key, delta, version)))
+            except RedisUnavailable:
                 # It may have been there a moment ago, when the key was added to it and not here.
                 self._local.add(key, 0, version=version)
             except ValueError:
@@ -168,14 +168,14 @@ class LimitCache(BaseCache):
         counters.clear()
         if self.shared is not None:
             try:
-                self.shared.ask(lambda redis: redis.clear())
-            except RedisAway as problem:
+                self.shared.run(lambda redis: redis.clear())
+            except RedisUnavailable as problem:
                 logger.warning("the cache was cleared in this process alone: %s", problem)
 
-    def _either(self, question: Callable[[BaseCache], Value]) -> Value:
+    def _either(self, command: Callable[[BaseCache], Value]) -> Value:
         if self.shared is not None:
             try:
-                return self.shared.ask(question)
-            except RedisAway:
+                return self.shared.run(command)
+            except RedisUnavailable:
                 pass
-        return question(self._local)
+        return command(self._local)

@@ -36,7 +36,7 @@ class AttemptCounter:
         return self.window.count(self.key)
 
     def take_back(self) -> None:
-        self.window.forget_one(self.key)
+        self.window.take_back(self.key)
 
 
 def login_counters(name: str, address: str, device: str | None) -> list[AttemptCounter]:

@@ -104,7 +104,7 @@ def test_bad_keys_from_many_networks_do_not_end_somebodys_wait_to_log_in(
     assert {guess_a_key(f"2001:db8:{number:x}::1") for number in range(100)} == {401}
 
     assert window.count("2001:db8:9:9::/64") > 0
-    window.forget_one("2001:db8:9:9::/64")
+    window.take_back("2001:db8:9:9::/64")
 
 
 def log_in(address: str) -> int:
