@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from gateway_site.api.serializers import Constant, StrictSerializer, Text, UnixTime
+from gateway_site.api.serializers import Constant, StrictSerializer, StrictString, UnixTime
 from organization.models import NAME_LENGTH, AdminKey, KeyStatus, ProjectKey
 
 
 class ProjectKeyRequest(StrictSerializer):
     # Unspecified: key-name-length.
-    name = Text(max_length=NAME_LENGTH)
+    name = StrictString(max_length=NAME_LENGTH)
 
 
 class ProjectOwner(serializers.Serializer):

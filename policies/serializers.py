@@ -7,7 +7,7 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from rest_framework import serializers
 
-from gateway_site.api.serializers import Constant, StrictSerializer, Text, UnixTime
+from gateway_site.api.serializers import Constant, StrictSerializer, StrictString, UnixTime
 from policies.models import (
     DESCRIPTION_LENGTH,
     MAX_PROJECTS,
@@ -54,7 +54,7 @@ class MaybeText(serializers.CharField):
         return data
 
 
-class Question(Text):
+class Question(StrictString):
     def __init__(self, **options: Any) -> None:
         super().__init__(max_length=RULE_LENGTH, **options)
         # In place of the pattern for text, since a document's reader is shown one; `\Z` and not `$`, which
@@ -81,7 +81,7 @@ class DraftRequest(StrictSerializer):
     mode = Word(Mode.choices, required=False)
     scope = Word(Scope.choices, required=False)
     project_ids = serializers.ListField(
-        child=Text(max_length=200), max_length=MAX_PROJECTS, required=False, allow_empty=True
+        child=StrictString(max_length=200), max_length=MAX_PROJECTS, required=False, allow_empty=True
     )
     match_threshold_basis_points = WholeNumber(
         minimum=MIN_THRESHOLD,
@@ -93,13 +93,13 @@ class DraftRequest(StrictSerializer):
 
 
 class PolicyCreateRequest(DraftRequest):
-    name = Text(max_length=NAME_LENGTH)
+    name = StrictString(max_length=NAME_LENGTH)
     rule = Question(help_text="A yes-or-no question that ends with `?`.")
 
 
 class PolicyEditRequest(DraftRequest):
     revision = WholeNumber(minimum=1, maximum=MAX_REVISION)
-    name = Text(max_length=NAME_LENGTH, required=False)
+    name = StrictString(max_length=NAME_LENGTH, required=False)
     rule = Question(required=False, help_text="A yes-or-no question that ends with `?`.")
 
 

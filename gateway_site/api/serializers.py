@@ -29,7 +29,7 @@ class StrictSerializer(serializers.Serializer):
         return super().to_internal_value(data)
 
 
-class Text(serializers.CharField):
+class StrictString(serializers.CharField):
     """A JSON string that is not blank, kept as it was sent."""
 
     def __init__(self, **options: Any) -> None:
