@@ -1,4 +1,4 @@
-"""The way in: request id, then the edge, then whoever serves the path."""
+"""The ASGI application: request id, then request limits, then whoever serves the path."""
 
 from __future__ import annotations
 

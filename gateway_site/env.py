@@ -60,13 +60,13 @@ def choice(name: str, default: str, allowed: list[str]) -> str:
     return value.upper()
 
 
-def listing(name: str, default: str = "") -> list[str]:
+def comma_separated(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
 
 
-def hosts(name: str) -> list[str]:
-    """Host names, addresses and networks, separated by commas."""
-    found = listing(name)
+def hosts_and_networks(name: str) -> list[str]:
+    """Read host names, addresses and networks, separated by commas."""
+    found = comma_separated(name)
     for each in found:
         if "/" in each:
             try:

@@ -41,10 +41,10 @@ class Lifespan:
         return_freed_memory()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self._leave(sweeper)
+        await self._shut_down(sweeper)
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _leave(self, sweeper: Sweeper) -> None:
+    async def _shut_down(self, sweeper: Sweeper) -> None:
         await request_task.stop_all()
         await asyncio.to_thread(sweeper.stop)
         if left := await get_ledger().drain(LEDGER_SECONDS):

@@ -47,8 +47,8 @@ GATEWAY_KEY_PEPPERS = [pepper.strip() for pepper in _required_secret("GATEWAY_KE
 # --- who may reach it --------------------------------------------------------------------------------
 
 DEBUG = env.boolean("DEBUG", False)
-ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
-CSRF_TRUSTED_ORIGINS = env.listing("CSRF_TRUSTED_ORIGINS")
+ALLOWED_HOSTS = env.comma_separated("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env.comma_separated("CSRF_TRUSTED_ORIGINS")
 CSRF_FAILURE_VIEW = "gateway_site.console.error_pages.csrf_failed"
 # How many proxies of ours stand in front; the client's address is that many hops from the right.
 GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
@@ -100,7 +100,7 @@ GATEWAY_ADMISSION_WAIT_SECONDS = env.integer("GATEWAY_ADMISSION_WAIT_SECONDS", 3
 # --- backends ----------------------------------------------------------------------------------------
 
 # Names and networks ("10.0.0.0/8") where backends may be; empty: anywhere but link-local and metadata.
-GATEWAY_BACKEND_HOSTS = env.hosts("GATEWAY_BACKEND_HOSTS")
+GATEWAY_BACKEND_HOSTS = env.hosts_and_networks("GATEWAY_BACKEND_HOSTS")
 # Unspecified: limits. The longest that a backend may take for one answer.
 GATEWAY_DEADLINE_SECONDS = env.integer("GATEWAY_DEADLINE_SECONDS", 240, minimum=1)
 # What `add_backend` takes where it is told no address and no variable.

@@ -10,7 +10,7 @@ from django.core.signals import setting_changed
 from django.http.request import split_domain_port, validate_host
 
 # A name has at most 253 characters; then there is a port.
-MOST_HOST_BYTES = 260
+MAX_HOST_BYTES = 260
 # What Django allows while ALLOWED_HOSTS is empty and DEBUG is on.
 DEBUG_HOSTS = [".localhost", "127.0.0.1", "[::1]"]
 
@@ -19,7 +19,7 @@ def is_host_allowed(scope: Any) -> bool:
     """Whether the request has one Host header, with a name that ALLOWED_HOSTS lists."""
     found = [value for name, value in scope["headers"] if name == b"host"]
     if len(found) == 1:
-        return len(found[0]) <= MOST_HOST_BYTES and _is_allowed(found[0])
+        return len(found[0]) <= MAX_HOST_BYTES and _is_allowed(found[0])
     if found or scope["http_version"] != "1.0":
         return False
     # HTTP/1.0 has no such header. Django takes the address that the client has connected to.

@@ -39,7 +39,7 @@ Every error that a client can see.
 
 `protocol_errors` has those of requests that are refused before they reach a route.
 
-The rest of the code raises these and nothing else; `exception_handler` and the ASGI edge turn
+The rest of the code raises these and nothing else; `exception_handler` and `request_limits` turn
 them into responses through `envelope.render`, and nothing else does.
 """
 
@@ -375,7 +375,7 @@ class BackendUnreachable(BackendError):
 
 
 class BackendFailed(BackendError):
-    """It answered with a failure, broke off, or said what cannot be understood."""
+    """The backend answered with a failure, broke off, or sent what cannot be understood."""
 
 
 class DeadlineExceeded(BackendError):

@@ -1,4 +1,4 @@
-"""Refuses API requests that came to our proxy over plain HTTP."""
+"""The refusal of API requests that came to our proxy over plain HTTP."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ class HttpsOnlyMiddleware:
 
 
 def _is_plain(headers: Any) -> bool:
-    told = next((value for name, value in headers if name == FORWARDED_PROTO), b"https")
+    protocol = next((value for name, value in headers if name == FORWARDED_PROTO), b"https")
     # Of several proxies the first names what the client used.
-    return bool(told.split(b",")[0].strip() != b"https")
+    return bool(protocol.split(b",")[0].strip() != b"https")

@@ -23,7 +23,7 @@ class OperatorCommand(BaseCommand):
         self.add_own_arguments(parser)
 
     def add_own_arguments(self, parser: CommandParser) -> None:
-        """Arguments beside `--json`."""
+        """Declare the arguments that a command has in addition to `--json`."""
 
     def handle(self, *args: Any, as_json: bool, **options: Any) -> None:
         try:

@@ -48,7 +48,7 @@ class IncomingBody:
     """
     A request's body on its way in: not too large, not too slow, and not too many at once.
 
-    Once refused, the application is told that the client hung up. It then tidies away what it has read
+    Once refused, the application receives a disconnect. It then tidies away what it has read
     and answers nothing, where an exception out of `receive` would leave its temporary file open.
     """
 
@@ -97,7 +97,7 @@ class IncomingBody:
         return self._until
 
     async def discard_remaining(self) -> None:
-        """Read on for a while, keeping nothing."""
+        """Read what the client still sends for a while, keeping nothing."""
         until_bytes = self._limit_bytes + LINGER_BYTES
         try:
             async with asyncio.timeout(LINGER_SECONDS):

@@ -13,7 +13,7 @@ CONSOLE_FORM_BYTES = 1024 * 1024
 
 
 def body_limit_bytes(path: str) -> int:
-    """The most that is read of a body. What is decided here is counted by the edge, before any is parsed."""
+    """The most that is read of a body. `IncomingBody` counts it, before any is parsed."""
     most: int = settings.GATEWAY_MAX_BODY_BYTES
     if not path.startswith(CONSOLE):
         return most

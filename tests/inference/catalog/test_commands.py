@@ -369,7 +369,7 @@ def test_a_list_of_hosts_that_makes_no_sense_fails_at_start(monkeypatch: pytest.
     monkeypatch.setenv("GATEWAY_BACKEND_HOSTS", "api.openai.com, 10.0.0.0/99")
 
     with pytest.raises(ImproperlyConfigured, match=r"GATEWAY_BACKEND_HOSTS holds '10\.0\.0\.0/99'"):
-        env.hosts("GATEWAY_BACKEND_HOSTS")
+        env.hosts_and_networks("GATEWAY_BACKEND_HOSTS")
 
 
 def test_a_name_that_resolves_to_a_refused_address_is_not_asked(
