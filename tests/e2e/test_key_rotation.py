@@ -27,7 +27,7 @@ def ask(running: LiveServer, value: str) -> tuple[int, str]:
     return answer.status, body["error"]["code"] if "error" in body else ""
 
 
-def test_the_very_next_request_with_the_old_value_is_refused_by_both(
+def test_a_rotated_key_is_refused_by_both_processes_from_the_next_request_on(
     process_environment: dict[str, str], gateway: Gateway
 ) -> None:
     gateway.simulate("echo")

@@ -60,7 +60,7 @@ async def farewell_of(socket: aiohttp.ClientWebSocketResponse) -> Any:
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("server", ["serve", "daphne"])
-def test_watchers_are_sent_away_at_once(
+def test_live_tail_sockets_are_closed_at_once_by_a_shutdown(
     gateway: Gateway, process_environment: dict[str, str], server: str
 ) -> None:
     gateway.simulate("echo")

@@ -34,7 +34,9 @@ def post(running: LiveServer, path: str, key: str, start: threading.Barrier) -> 
     return answer.status, body
 
 
-def test_they_make_one_key_and_all_see_it(process_environment: dict[str, str], project: Project) -> None:
+def test_parallel_creations_with_one_idempotency_key_make_one_key(
+    process_environment: dict[str, str], project: Project
+) -> None:
     key = make_admin_key(project.organization).value
     path = f"/v1/organization/projects/{project.pk}/api_keys"
     start = threading.Barrier(CLIENTS)

@@ -113,7 +113,7 @@ def test_a_server_that_was_frozen_past_its_leases_settles_nothing_twice(
     assert {*ends} <= {("settled", "checkpoint"), ("settled", "reconciled")}
 
 
-def test_told_twice_to_stop_and_with_a_worker_that_hangs_the_server_ends_in_time(
+def test_a_second_sigterm_and_a_worker_that_hangs_do_not_keep_the_server_from_stopping(
     process_environment: dict[str, str],
 ) -> None:
     program = (

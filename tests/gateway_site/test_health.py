@@ -36,7 +36,7 @@ def test_a_directory_that_nothing_needs_is_not_missed(db: None, settings: Any, t
     assert (answer.status, answer.json["status"]) == (200, "ok")
 
 
-def test_a_redis_that_is_away_is_told_and_keeps_nobody_out(db: None, settings: Any) -> None:
+def test_readyz_is_200_and_degraded_while_redis_is_unavailable(db: None, settings: Any) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     settings.CACHES = {"default": {**settings.CACHES["default"], "LOCATION": settings.REDIS_URL}}
 
@@ -47,7 +47,7 @@ def test_a_redis_that_is_away_is_told_and_keeps_nobody_out(db: None, settings: A
     assert answer.json["dependencies"]["database"] == "ok"
 
 
-def test_a_flood_of_probes_looks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_probes_checks_the_dependencies_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked, may_end = [], threading.Event()
 
     def look() -> list[health.Dependency]:
@@ -66,6 +66,6 @@ def test_a_flood_of_probes_looks_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(each == found[0] for each in found)
 
 
-def test_a_directory_that_is_gone_is_told(tmp_path: Any) -> None:
+def test_a_directory_that_is_gone_is_reported_as_missing(tmp_path: Any) -> None:
     assert health.disk_condition(tmp_path) == "ok"
     assert health.disk_condition(tmp_path / "gone") == "missing"

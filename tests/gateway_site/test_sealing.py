@@ -88,7 +88,7 @@ def test_a_purpose_has_keys_of_its_own() -> None:
     assert set(sealing.purpose_keys(b"one")).isdisjoint(sealing.purpose_keys(b"another"))
 
 
-def test_keys_that_are_none_are_said_to_be(settings: Any) -> None:
+def test_invalid_encryption_keys_are_reported(settings: Any) -> None:
     settings.ENCRYPTION_KEYS = ["not a Fernet key"]
 
     with pytest.raises(InvalidEncryptionKeys):

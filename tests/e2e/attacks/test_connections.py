@@ -152,7 +152,7 @@ def never_reads(port: int) -> socket.socket:
 
 
 @pytest.mark.one_database
-def test_slow_clients_are_ended_by_the_clock_of_what_they_owe(
+def test_slow_clients_are_disconnected_by_the_timeout_of_what_is_missing(
     gateway: Gateway, process_environment: dict[str, str]
 ) -> None:
     with live_server(process_environment, settings=SHORT_CLOCKS) as server:
@@ -224,7 +224,7 @@ def test_a_soft_limit_of_open_files_is_raised_and_bounds_connections() -> None:
 
 
 @pytest.mark.one_database
-def test_bodies_that_are_refused_and_clients_that_leave(
+def test_bodies_that_are_refused_and_clients_that_disconnect(
     gateway: Gateway, process_environment: dict[str, str]
 ) -> None:
     for model in ("echo", "paced-3000x20"):

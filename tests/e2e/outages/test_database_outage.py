@@ -51,8 +51,8 @@ class Outage(NamedTuple):
 
     def stream_under_way(self) -> Any:
         """A stream of several seconds, of which the beginning was read."""
-        asked = [{"role": "user", "content": "hello"}]
-        body = {"model": "simulator/paced-120x10", "messages": asked, "stream": True}
+        messages = [{"role": "user", "content": "hello"}]
+        body = {"model": "simulator/paced-120x10", "messages": messages, "stream": True}
         request = self.request("/v1/chat/completions", key="customer", body=body)
         stream = urlopen(request, timeout=CLIENT_SECONDS)  # noqa: S310
         assert stream.readline().startswith(b"data: ")
@@ -72,7 +72,7 @@ class Outage(NamedTuple):
     def send_all(self) -> dict[str, Answer]:
         """One request of each kind, all at once."""
         chat = {"model": "simulator/echo", "messages": [{"role": "user", "content": "hello"}]}
-        asked: dict[str, Callable[[], Answer]] = {
+        questions: dict[str, Callable[[], Answer]] = {
             "chat": lambda: self.send("/v1/chat/completions", key="customer", body=chat),
             "stream": lambda: self.send(
                 "/v1/chat/completions", key="customer", body={**chat, "stream": True}
@@ -86,8 +86,8 @@ class Outage(NamedTuple):
             "readyz": lambda: self.send("/readyz"),
             "console": lambda: self.send("/admin/"),
         }
-        with ThreadPoolExecutor(len(asked)) as threads:
-            sent = {name: threads.submit(ask) for name, ask in asked.items()}
+        with ThreadPoolExecutor(len(questions)) as threads:
+            sent = {name: threads.submit(ask) for name, ask in questions.items()}
             return {name: each.result() for name, each in sent.items()}
 
 

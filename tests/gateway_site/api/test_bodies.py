@@ -141,7 +141,7 @@ class TestSize:
         assert_error(create(self.padded(limit + 1), Content_Length=str(limit + 1)), 413, "request_too_large")
 
     @pytest.mark.parametrize("announced", [None, "10"])
-    def test_and_by_what_arrives_when_it_announces_nothing_or_too_little(
+    def test_one_byte_more_is_refused_as_it_arrives_when_nothing_or_too_little_is_announced(
         self, api: ApiClient, project: Project, limit: int, announced: str | None
     ) -> None:
         headers = [("Authorization", f"Bearer {api.key}"), ("Content-Type", "application/json")]
@@ -152,7 +152,7 @@ class TestSize:
 
         assert_error(answer, 413, "request_too_large")
 
-    def test_before_a_key_or_a_route_is_looked_at(self, db: None, limit: int) -> None:
+    def test_a_body_is_refused_before_authentication_and_routing(self, db: None, limit: int) -> None:
         answer = exchange("POST", "/nowhere", [], [b"x" * (limit + 1)])
 
         assert_error(answer, 413, "request_too_large")
