@@ -12,8 +12,8 @@ import socket
 import ssl
 from typing import NamedTuple
 
-from gateway_site.http_client.addresses import Resolver, is_refused
-from gateway_site.http_client.connection import Connection, Origin
+from gateway_site.http_client.connection import Origin, UpstreamConnection
+from gateway_site.http_client.ssrf_guard import Resolver, is_refused
 
 NAME_SECONDS = 10
 
@@ -34,15 +34,15 @@ class _Name(NamedTuple):
 
 
 class Dialer:
-    """For one event loop. What a name means is remembered for a few seconds."""
+    """Opens connections for one event loop. The addresses of a name are cached for a few seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, resolver: Resolver) -> None:
         self._loop = loop
         self._resolver = resolver
         self._names: dict[tuple[str, int], _Name] = {}
 
-    async def dial(self, origin: Origin, seconds: float) -> Connection:
-        """A connection that stands, with TLS if there is to be any; else OSError."""
+    async def dial(self, origin: Origin, seconds: float) -> UpstreamConnection:
+        """Open a connection, with TLS for a secure origin, within this many seconds; else OSError."""
         ends_at = self._loop.time() + seconds
         async with asyncio.timeout_at(ends_at):
             addresses = await self._addresses(origin)
@@ -57,9 +57,9 @@ class Dialer:
                 failure = exc
         raise failure or OSError("the name has no address")
 
-    async def _connected(self, origin: Origin, address: str) -> Connection:
+    async def _connected(self, origin: Origin, address: str) -> UpstreamConnection:
         _, connection = await self._loop.create_connection(
-            lambda: Connection(self._loop, origin),
+            lambda: UpstreamConnection(self._loop, origin),
             address,
             origin.port,
             flags=socket.AI_NUMERICHOST,

@@ -32,7 +32,7 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a1-\u1fff\u2030-\uffdc\U00010000-\U00
 
 
 class OptionNotImplemented(BackendError):
-    """The backend says so itself, where we did not know before asking."""
+    """The backend says that it lacks an option, where we did not know before asking."""
 
     status = 501
     type = "invalid_request_error"
@@ -66,7 +66,7 @@ def failure_of_status(status: int, body: bytes, *, retry_after: str | None, cred
 
 
 def failure_of_record(error: Any, *, has_output: bool, credential: str) -> BackendError:
-    """The error for a record that says `error` inside a stream which began as a success."""
+    """The error for an event that says `error` inside a stream which began as a success."""
     if has_output:
         return BackendFailed()
     fields = error if isinstance(error, dict) else {}
@@ -85,6 +85,7 @@ def failure_of_record(error: Any, *, has_output: bool, credential: str) -> Backe
 
 
 def rejection(body: bytes, *, credential: str) -> ProviderRejected:
+    """The error for a response that refuses the client's own request, with its message if it has one."""
     try:
         answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -93,16 +94,16 @@ def rejection(body: bytes, *, credential: str) -> ProviderRejected:
         return ProviderRejected()
     error = answer.get("error")
     fields = error if isinstance(error, dict) else answer
-    said = fields.get("message") or (error if isinstance(error, str) else None) or answer.get("detail")
-    return ProviderRejected(shown_message(said, credential=credential), param=_param(fields.get("param")))
+    message = fields.get("message") or (error if isinstance(error, str) else None) or answer.get("detail")
+    return ProviderRejected(shown_message(message, credential=credential), param=_param(fields.get("param")))
 
 
-def shown_message(said: object, *, credential: str) -> str | None:
-    """Upstream's words about the client's request, without what is not the client's to know."""
-    if not isinstance(said, str):
+def shown_message(message: object, *, credential: str) -> str | None:
+    """Upstream's message about the client's request, without what is not the client's to know."""
+    if not isinstance(message, str):
         return None
-    text = said[:MAX_READ_CHARACTERS]
-    if len(said) > MAX_READ_CHARACTERS:
+    text = message[:MAX_READ_CHARACTERS]
+    if len(message) > MAX_READ_CHARACTERS:
         text = text.rsplit(maxsplit=1)[0]  # half a credential has the shape of none
     if credential:
         text = text.replace(credential, REMOVED)
@@ -111,7 +112,7 @@ def shown_message(said: object, *, credential: str) -> str | None:
 
 
 def seconds_of(retry_after: str | None) -> int | None:
-    """Whole seconds, bounded. A date is not read: the clocks of strangers differ from ours."""
+    """The seconds of a Retry-After header, bounded. A date is not read: the clocks of strangers differ."""
     if retry_after is None or not retry_after.isascii() or not retry_after.strip().isdigit():
         return None
     return min(int(retry_after.strip()[:9]), MAX_RETRY_AFTER_SECONDS)

@@ -1,17 +1,18 @@
 """
-Connections that rest between two exchanges, by origin. For one event loop.
+The connection pool: keep-alive connections that are idle, by origin. For one event loop.
 
-The one that rested least is taken first: it is the least likely to be closed by the other side, and those
-that a burst left behind grow old and go. Age is looked at when one is taken, and by one timer for all.
+The one that was idle for the shortest time is taken first: it is the least likely to be closed by the other
+side, and those that a burst left behind grow old and go. Age is checked when one is taken, and by one timer
+for all.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from gateway_site.http_client.addresses import Resolver
-from gateway_site.http_client.connection import Connection, Origin
+from gateway_site.http_client.connection import Origin, UpstreamConnection
 from gateway_site.http_client.dialing import Dialer
+from gateway_site.http_client.ssrf_guard import Resolver
 from gateway_site.http_client.turns import Turns
 
 
@@ -24,28 +25,29 @@ class ConnectionPool:
         self._loop = loop
         self._dialer = Dialer(loop, resolver)
         self._keep_alive_seconds = keep_alive_seconds
-        self._idle: dict[Origin, list[Connection]] = {}
+        self._idle: dict[Origin, list[UpstreamConnection]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def idle(self, origin: Origin) -> Connection | None:
-        """An open connection that waits for work. It is the caller's from here on."""
-        resting = self._idle.get(origin)
-        if resting:
-            youngest_allowed = self._loop.time() - self._keep_alive_seconds
-            while resting:
-                connection = resting.pop()
-                if connection.is_open and connection.idle_since > youngest_allowed:
+    def take_idle(self, origin: Origin) -> UpstreamConnection | None:
+        """Take an open connection that is idle, if there is one. It is the caller's from here on."""
+        idle = self._idle.get(origin)
+        if idle:
+            oldest_allowed = self._loop.time() - self._keep_alive_seconds
+            while idle:
+                connection = idle.pop()
+                if connection.is_open and connection.idle_since > oldest_allowed:
                     return connection
                 connection.abort()
         return None
 
-    async def dial(self, origin: Origin, seconds: float) -> Connection:
+    async def dial(self, origin: Origin, seconds: float) -> UpstreamConnection:
+        """Open a new connection within this many seconds; else OSError."""
         return await self._dialer.dial(origin, seconds)
 
-    def give_back(self, connection: Connection) -> None:
-        """Keep it if its exchange is over and another may follow, else cut it."""
-        if self._is_closed or not connection.rest():
+    def give_back(self, connection: UpstreamConnection) -> None:
+        """Keep a connection alive if its exchange is over and another may follow, else close it."""
+        if self._is_closed or not connection.mark_idle():
             connection.abort()
             return
         connection.idle_since = self._loop.time()
@@ -54,22 +56,23 @@ class ConnectionPool:
             self._sweeper = self._loop.call_later(self._keep_alive_seconds, self._sweep)
 
     def close(self) -> None:
-        """Close those that rest. What is under way ends by itself and is not kept."""
+        """Close the idle connections. The others are closed by their users when they are given back."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for resting in self._idle.values():
-            for connection in resting:
+        for idle in self._idle.values():
+            for connection in idle:
                 connection.abort()
         self._idle.clear()
 
     def _sweep(self) -> None:
+        """Close what was idle for longer than the keep-alive timeout."""
         self._sweeper = None
-        youngest_allowed = self._loop.time() - self._keep_alive_seconds
-        for origin, resting in list(self._idle.items()):
+        oldest_allowed = self._loop.time() - self._keep_alive_seconds
+        for origin, idle in list(self._idle.items()):
             kept = []
-            for connection in resting:
-                if connection.is_open and connection.idle_since > youngest_allowed:
+            for connection in idle:
+                if connection.is_open and connection.idle_since > oldest_allowed:
                     kept.append(connection)
                 else:
                     connection.abort()

@@ -1,4 +1,4 @@
-"""What goes out before the body, made into bytes once for each backend: its headers do not change."""
+"""The head of an HTTP request, made into bytes once for each backend: its headers do not change."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ from gateway_site.http_client.connection import Origin
 _SAFE_IN_PATH = "/%:@!$&'()*+,;=~"
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
+    """The bytes before a body, whom they are for, and whether the connection is to be kept alive."""
+
     origin: Origin
     # With a body: all but the number and the two line ends behind it. Without: all of it.
     opening: bytes
-    is_keeper: bool
+    keep_alive: bool
 
     def before(self, body: bytes) -> bytes:
+        """The whole head of a request with this body."""
         return b"%b%d\r\n\r\n" % (self.opening, len(body))
 
 
 @lru_cache(maxsize=1024)
-def head_of_post(url: str, headers: tuple[tuple[str, str], ...]) -> Head:
-    """For an address that `parse_base_url` let pass."""
+def head_of_post(url: str, headers: tuple[tuple[str, str], ...]) -> RequestHead:
+    """The head of a request with a body, for an address that `parse_base_url` let pass."""
     origin, lines = _lines("POST", url, dict(headers))
     opening = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
-    return Head(origin, opening, "Connection: close" not in lines)
+    return RequestHead(origin, opening, "Connection: close" not in lines)
 
 
-def head_of_get(url: str, headers: Mapping[str, str]) -> Head:
+def head_of_get(url: str, headers: Mapping[str, str]) -> RequestHead:
     """The head of a request without a body, for an address that `parse_base_url` let pass."""
     origin, lines = _lines("GET", url, headers)
     opening = "\r\n".join([*lines, "", ""]).encode("latin-1")
-    return Head(origin, opening, "Connection: close" not in lines)
+    return RequestHead(origin, opening, "Connection: close" not in lines)
 
 
 def request_of_get(url: str, headers: Mapping[str, str]) -> tuple[Origin, bytes]:

@@ -1,4 +1,4 @@
-"""Turns at the event loop, for work that comes in more than a moment's worth."""
+"""Fair turns at the event loop, for work that takes more than a moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON from a backend, which may be anything."""
+"""Decoding JSON of a backend, which may be anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_UNCOUNTED_BYTES = 128 * 1024
 
 
 def decoded(decode: Callable[[bytes], T], data: bytes) -> T:
-    """What `decode` makes of it, or BackendFailed."""
+    """What `decode` makes of a backend's bytes, or BackendFailed."""
     if len(data) > MAX_UNCOUNTED_BYTES:
         nodes = data.count(b"{") + data.count(b"[")
         if nodes > max(MAX_NODES, len(data) // LEAST_BYTES_BY_NODE):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from gateway_site.http_client.addresses import AddressRefused, parse_base_url
+from gateway_site.http_client.ssrf_guard import AddressRefused, parse_base_url
 from gateway_site.quickstart.llama_server import missing_part
 from gateway_site.server.child_process import ChildProcess, supervised_child
 

@@ -14,7 +14,7 @@ from gateway_site.console.kit.model_admin import (
     Select,
     TextInput,
 )
-from gateway_site.http_client.addresses import AddressRefused, parse_base_url
+from gateway_site.http_client.ssrf_guard import AddressRefused, parse_base_url
 from inference.admin.forms import WordsField
 from inference.backends.kinds import KINDS, BackendOption, all_options, kinds_with_option, label_of
 from inference.models import Backend

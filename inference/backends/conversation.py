@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway_site.http_client.client import Client, Dispatch, Request
-from gateway_site.http_client.sse import Record
+from gateway_site.http_client.client import Client, Dispatch, UpstreamRequest
+from gateway_site.http_client.sse import ServerSentEvent
 from inference.events import Event
 
 # So many events of a whole answer are handled without giving other requests a turn.
@@ -22,7 +22,7 @@ class Reader(Protocol):
 
     is_done: bool
 
-    def feed(self, record: Record) -> list[Event]: ...
+    def feed(self, record: ServerSentEvent) -> list[Event]: ...
 
     def feed_whole(self, body: bytes) -> list[Event]:
         """An answer that came as one JSON object although a stream was asked for."""
@@ -34,13 +34,13 @@ class Reader(Protocol):
 
 
 async def converse(
-    client: Client, request: Request, reader: Reader, dispatch: Dispatch
+    client: Client, request: UpstreamRequest, reader: Reader, dispatch: Dispatch
 ) -> AsyncGenerator[Event, None]:
     """The events of one request. Leaving it, in whatever way, has closed or returned the connection."""
     answer = await client.post(request, dispatch)
     try:
         if answer.is_event_stream:
-            while not reader.is_done and (records := await answer.records()) is not None:
+            while not reader.is_done and (records := await answer.next_events()) is not None:
                 for record in records:
                     for event in reader.feed(record):
                         yield event

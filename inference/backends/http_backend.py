@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 
-from gateway_site.http_client.addresses import BaseUrl
-from gateway_site.http_client.client import Client, Request
+from gateway_site.http_client.client import Client, UpstreamRequest
+from gateway_site.http_client.ssrf_guard import BaseUrl
 from inference.backends.base import InferenceBackend
 from inference.backends.credentials import checked_credential
 from inference.backends.model_list import UpstreamModel, fetch_model_list
@@ -46,9 +46,11 @@ class HttpBackend(InferenceBackend):
     async def list_models(self) -> list[UpstreamModel]:
         return await fetch_model_list(self.models_url, self.credential_headers())
 
-    def request(self, url: str, headers: dict[str, str], body: bytes, max_stream_bytes: int) -> Request:
+    def request(
+        self, url: str, headers: dict[str, str], body: bytes, max_stream_bytes: int
+    ) -> UpstreamRequest:
         """A POST to this backend, marked with its name and with the credential to redact."""
-        return Request(
+        return UpstreamRequest(
             url=url,
             body=body,
             headers=headers,

@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 from django.conf import settings
 
-from gateway_site.http_client.addresses import BaseUrl
 from gateway_site.http_client.client import Client
+from gateway_site.http_client.ssrf_guard import BaseUrl
 from inference import tokenizer
 from inference.backends.anthropic.backend import AnthropicBackend
 from inference.backends.anthropic.request import Thinking

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from gateway_site.http_client.addresses import GuardedResolver
-from gateway_site.http_client.connection import Connection, Limits, Origin
+from gateway_site.http_client.connection import ExchangeTimeouts, Origin, UpstreamConnection
 from gateway_site.http_client.dialing import Dialer
 from gateway_site.http_client.request_head import request_of_get
+from gateway_site.http_client.ssrf_guard import GuardedResolver
 
 SECONDS = 10
 MAX_BYTES = 16 * 1024 * 1024
@@ -47,10 +47,10 @@ async def fetch_model_list(url: str, headers: dict[str, str]) -> list[UpstreamMo
 async def _get(url: str, headers: dict[str, str]) -> bytes:
     origin, request = request_of_get(url, headers)
     loop = asyncio.get_running_loop()
-    limits = Limits(SECONDS, SECONDS, loop.time() + SECONDS)
+    limits = ExchangeTimeouts(SECONDS, SECONDS, loop.time() + SECONDS)
     connection = await _dial(origin)
     try:
-        connection.send((request, b""), limits, is_keeper=False)
+        connection.send((request, b""), limits, keep_alive=False)
         _require_success(await connection.head())
         body = bytearray()
         while chunk := await connection.read():
@@ -62,7 +62,7 @@ async def _get(url: str, headers: dict[str, str]) -> bytes:
         connection.abort()
 
 
-async def _dial(origin: Origin) -> Connection:
+async def _dial(origin: Origin) -> UpstreamConnection:
     try:
         return await Dialer(asyncio.get_running_loop(), GuardedResolver()).dial(origin, SECONDS)
     except TimeoutError:

@@ -12,8 +12,8 @@ from typing import Any
 
 from django.conf import settings
 
-from gateway_site.http_client.addresses import AddressRefused, BaseUrl, parse_base_url
 from gateway_site.http_client.client import Client, Timeouts
+from gateway_site.http_client.ssrf_guard import AddressRefused, BaseUrl, parse_base_url
 from inference.backends.base import InferenceBackend
 from inference.backends.kinds import KINDS, BackendConfig, BackendKind
 from inference.catalog import credentials_vault

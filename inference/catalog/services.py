@@ -15,7 +15,7 @@ from django.db import transaction
 from billing.money import MAX_NANOUSD, price_text
 from billing.prices.parts import PARTS
 from gateway_site.api.errors import InvalidRequest, NotFound
-from gateway_site.http_client.addresses import AddressRefused, parse_base_url
+from gateway_site.http_client.ssrf_guard import AddressRefused, parse_base_url
 from inference.backends.credentials import checked_credential
 from inference.backends.kinds import KINDS, BackendKind
 from inference.catalog import credentials_vault, served_models

@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.bodies.strict_json import printable
-from gateway_site.http_client.addresses import AddressRefused, parse_base_url
 from gateway_site.http_client.client import Client, FetchedResponse, ResponseTooLarge
+from gateway_site.http_client.ssrf_guard import AddressRefused, parse_base_url
 from policies.judges.base import Inconclusive
 from policies.judges.invisible import visible
 from policies.judges.threads import CHARACTERS_AT_ONCE, run_in_thread

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gateway_site.api.errors import BackendFailed
 from gateway_site.http_client.failures import failure_of_record
-from gateway_site.http_client.sse import Record
+from gateway_site.http_client.sse import ServerSentEvent
 from gateway_site.http_client.untrusted_json import decoded
 from inference.backends.tool_calls import MAX_CALLS
 from inference.backends.usage import Alert, UsageWatch
@@ -86,7 +86,7 @@ class MessagesReader:
         self._calls: dict[int, int] = {}
         self._begun: set[int] = set()
 
-    def feed(self, record: Record) -> list[Event]:
+    def feed(self, record: ServerSentEvent) -> list[Event]:
         if self.is_done:
             return []
         happening = decoded(_decode, record.data)

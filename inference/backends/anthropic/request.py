@@ -13,8 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from gateway_site.api.errors import ProviderRejected
-from gateway_site.http_client.addresses import BaseUrl
 from gateway_site.http_client.failures import OptionNotImplemented
+from gateway_site.http_client.ssrf_guard import BaseUrl
 from inference.prompt import (
     ImagePart,
     JsonSchema,

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gateway_site.api.errors import BackendFailed
 from gateway_site.http_client.failures import failure_of_record
-from gateway_site.http_client.sse import Record
+from gateway_site.http_client.sse import ServerSentEvent
 from gateway_site.http_client.untrusted_json import decoded
 from inference.backends.tool_calls import MAX_CALLS, ToolCalls
 from inference.backends.usage import Alert, UsageWatch
@@ -161,7 +161,7 @@ class ChatReader:
         self._calls: dict[int, ToolCalls] = {}
         self._functions: set[int] = set()
 
-    def feed(self, record: Record) -> list[Event]:
+    def feed(self, record: ServerSentEvent) -> list[Event]:
         if self.is_done:
             return []
         if record.data.startswith(b"[DONE]"):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from gateway_site.api.errors import BackendFailed
 from gateway_site.http_client.failures import failure_of_record
-from gateway_site.http_client.sse import Record
+from gateway_site.http_client.sse import ServerSentEvent
 from gateway_site.http_client.untrusted_json import decoded
 from inference.backends.tool_calls import MAX_CALLS
 from inference.backends.usage import Alert, UsageWatch
@@ -117,7 +117,7 @@ class ResponsesReader:
         self._calls = 0
         self._characters = 0
 
-    def feed(self, record: Record) -> list[Event]:
+    def feed(self, record: ServerSentEvent) -> list[Event]:
         if self.is_done:
             return []
         if record.data.startswith(b"[DONE]"):

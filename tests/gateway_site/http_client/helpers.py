@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gateway_site.http_client.client import Client, Request, Timeouts
+from gateway_site.http_client.client import Client, Timeouts, UpstreamRequest
 from inference.backends.base import Dispatch, nothing_to_mark
 
 HASTY = Timeouts(connect=1, first_byte=2, between_bytes=2, total=5)
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n"
 
 
-def request_to(url: str, body: bytes = b"{}", **headers: str) -> Request:
-    return Request(
+def request_to(url: str, body: bytes = b"{}", **headers: str) -> UpstreamRequest:
+    return UpstreamRequest(
         url=f"{url}/v1/x", body=body, headers=headers, credential="", backend="b", max_stream_bytes=10_000
     )
 

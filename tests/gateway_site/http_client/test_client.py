@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import BackendUnreachable, DeadlineExceeded, Unavailable
-from gateway_site.http_client.addresses import GuardedResolver, parse_base_url
 from gateway_site.http_client.client import Client, Timeouts
+from gateway_site.http_client.ssrf_guard import GuardedResolver, parse_base_url
 from inference.backends.base import nothing_to_mark
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.events import TextDelta

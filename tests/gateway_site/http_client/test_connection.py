@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from gateway_site.http_client.connection import (
     MAX_HEAD_BYTES,
     READ_BUFFER_BYTES,
-    AnswerCut,
-    AnswerMalformed,
-    Connection,
-    Limits,
+    ExchangeTimeouts,
     Origin,
+    ResponseCut,
+    ResponseMalformed,
+    UpstreamConnection,
 )
 
 BODY = b"data: one\n\ndata: two\n\n"
@@ -30,7 +30,7 @@ ENDED = b"0\r\n\r\n"
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 PIECES = CHUNKED + b'b;name="v;x"\r\ndata: one\n\n\r\n0B\r\ndata: two\n\n\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\n'
 
-Steps = Callable[[Connection, "Wire"], Awaitable[None]]
+Steps = Callable[[UpstreamConnection, "Wire"], Awaitable[None]]
 
 
 class Wire:
@@ -62,12 +62,12 @@ class Wire:
         self.is_paused = False
 
 
-def exchange(steps: Steps, *, is_keeper: bool = True, first_byte: float = 5, between: float = 5) -> None:
+def exchange(steps: Steps, *, keep_alive: bool = True, first_byte: float = 5, between: float = 5) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        connection, wire = Connection(loop, Origin(False, "h", 80)), Wire()
+        connection, wire = UpstreamConnection(loop, Origin(False, "h", 80)), Wire()
         connection.connection_made(cast(Any, wire))
-        send(connection, is_keeper=is_keeper, first_byte=first_byte, between=between)
+        send(connection, keep_alive=keep_alive, first_byte=first_byte, between=between)
         async with asyncio.timeout(10):
             await steps(connection, wire)
         connection.abort()
@@ -76,13 +76,13 @@ def exchange(steps: Steps, *, is_keeper: bool = True, first_byte: float = 5, bet
 
 
 def send(
-    connection: Connection, *, is_keeper: bool = True, first_byte: float = 5, between: float = 5
+    connection: UpstreamConnection, *, keep_alive: bool = True, first_byte: float = 5, between: float = 5
 ) -> None:
     ends_at = asyncio.get_running_loop().time() + 5
-    connection.send((b"HEAD", b"BODY"), Limits(first_byte, between, ends_at), is_keeper=is_keeper)
+    connection.send((b"HEAD", b"BODY"), ExchangeTimeouts(first_byte, between, ends_at), keep_alive=keep_alive)
 
 
-async def whole(connection: Connection) -> bytes:
+async def whole(connection: UpstreamConnection) -> bytes:
     body = b""
     while part := await connection.read():
         body += part
@@ -93,20 +93,20 @@ def told(*pieces: bytes, ends: bool = False) -> tuple[int, bytes, bool]:
     """The status, the body and whether another exchange may follow."""
     outcome = (0, b"", False)
 
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         nonlocal outcome
         for piece in pieces:
             connection.data_received(piece)
         if ends:
             connection.eof_received()
-        outcome = (await connection.head(), await whole(connection), connection.rest())
+        outcome = (await connection.head(), await whole(connection), connection.mark_idle())
 
     exchange(steps)
     return outcome
 
 
 def test_it_works() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         assert (wire.sent, wire.writes) == (b"HEADBODY", 1)
         connection.data_received(COUNTED)
 
@@ -114,7 +114,7 @@ def test_it_works() -> None:
         assert connection.fields == {b"content-length": b"22"}
         assert await connection.read() == BODY
         assert await connection.read() == b""
-        assert connection.rest()
+        assert connection.mark_idle()
         assert not wire.is_aborted
 
     exchange(steps)
@@ -154,7 +154,7 @@ def test_any_body_in_any_chunks_arrives_whole_however_it_is_cut(
 
 @given(st.lists(st.binary(max_size=200), max_size=5), st.booleans())
 def test_no_bytes_make_it_raise_anything_but_its_own_faults(pieces: Any, has_head: Any) -> None:
-    with contextlib.suppress(AnswerMalformed, AnswerCut):
+    with contextlib.suppress(ResponseMalformed, ResponseCut):
         told(*([CHUNKED] if has_head else []), *pieces, ends=True)
 
 
@@ -188,12 +188,12 @@ def test_what_the_server_says_of_the_connection_holds(answer: Any, can_stay: Any
 
 
 def test_a_connection_that_was_to_be_closed_does_not_rest() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         connection.data_received(COUNTED)
         assert await whole(connection) == BODY
-        assert not connection.rest()
+        assert not connection.mark_idle()
 
-    exchange(steps, is_keeper=False)
+    exchange(steps, keep_alive=False)
 
 
 def test_bare_line_feeds_are_taken_as_before() -> None:
@@ -234,13 +234,13 @@ def test_a_hundred_headers_are_nothing_special() -> None:
     ],
 )
 def test_what_is_not_an_answer_ends_the_connection(pieces: Any) -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         for piece in pieces:
             connection.data_received(piece)
-        with pytest.raises(AnswerMalformed):
+        with pytest.raises(ResponseMalformed):
             await whole(connection)
         assert wire.is_aborted
-        assert not connection.rest()
+        assert not connection.mark_idle()
 
     exchange(steps)
 
@@ -254,10 +254,10 @@ def test_what_comes_behind_an_answer_is_no_part_of_it_and_of_no_other(behind: An
 
 
 def test_what_comes_while_nobody_asked_ends_the_connection() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         connection.data_received(COUNTED)
         await whole(connection)
-        assert connection.rest()
+        assert connection.mark_idle()
 
         connection.data_received(b"HTTP/1.1 200 OK\r\n")
 
@@ -270,7 +270,7 @@ def test_what_comes_while_nobody_asked_ends_the_connection() -> None:
 @pytest.mark.parametrize("place", [len(COUNTED) - 1, len(COUNTED) - len(BODY) + 1])
 @pytest.mark.parametrize("way", ["end", "reset"])
 def test_what_came_before_a_cut_is_read_before_it_is_told(place: Any, way: Any) -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         connection.data_received(COUNTED[:place])
         if way == "end":
             connection.eof_received()
@@ -278,32 +278,32 @@ def test_what_came_before_a_cut_is_read_before_it_is_told(place: Any, way: Any) 
             connection.connection_lost(ConnectionResetError())
 
         assert await connection.read() == COUNTED[-len(BODY) : place]
-        with pytest.raises(AnswerCut):
+        with pytest.raises(ResponseCut):
             await connection.read()
-        assert not connection.rest()
+        assert not connection.mark_idle()
 
     exchange(steps)
 
 
 def test_a_body_without_a_length_that_is_reset_is_not_whole() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         connection.data_received(OK + b"\r\nhalf")
         connection.connection_lost(ConnectionResetError())
 
-        with pytest.raises(AnswerCut):
+        with pytest.raises(ResponseCut):
             await whole(connection)
 
     exchange(steps)
 
 
 def test_an_answer_before_the_request_is_sent_leaves_no_connection_to_reuse() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         connection.pause_writing()
         connection.data_received(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
 
         assert await connection.head() == 413
         assert await connection.read() == b""
-        assert not connection.rest()
+        assert not connection.mark_idle()
 
     exchange(steps)
 
@@ -312,7 +312,7 @@ def test_an_answer_before_the_request_is_sent_leaves_no_connection_to_reuse() ->
 
 
 def test_a_slow_reader_stops_the_reading_and_what_is_kept_is_bounded() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         connection.data_received(CHUNKED)
         piece = b"2000\r\n" + b"x" * 8192 + b"\r\n"
         taken = 0
@@ -328,12 +328,12 @@ def test_a_slow_reader_stops_the_reading_and_what_is_kept_is_bounded() -> None:
 
 
 def test_a_connection_that_was_paused_at_the_end_rests_unpaused() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         size = 2 * READ_BUFFER_BYTES
         connection.data_received(OK + b"Content-Length: %d\r\n\r\n" % size + b"x" * size)
         assert wire.is_paused
 
-        assert connection.rest()
+        assert connection.mark_idle()
 
         assert not wire.is_paused
 
@@ -341,7 +341,7 @@ def test_a_connection_that_was_paused_at_the_end_rests_unpaused() -> None:
 
 
 def test_the_wait_for_an_answer_begins_with_the_last_byte_sent() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         connection.pause_writing()
         waiting = asyncio.ensure_future(connection.head())
         await asyncio.sleep(0.15)
@@ -358,7 +358,7 @@ def test_the_wait_for_an_answer_begins_with_the_last_byte_sent() -> None:
 
 
 def test_each_silence_is_measured_by_itself_with_one_timer(monkeypatch: Any) -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         loop = asyncio.get_running_loop()
         call_at = loop.call_at
         timers: list[float] = []
@@ -382,12 +382,12 @@ def test_each_silence_is_measured_by_itself_with_one_timer(monkeypatch: Any) -> 
 
 
 def test_an_answer_in_a_hurry_is_given_up_sooner() -> None:
-    async def steps(connection: Connection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
         loop = asyncio.get_running_loop()
         connection.data_received(CHUNKED)
         loop.call_soon(connection.data_received, b"1\r\nx\r\n")
         assert await connection.read() == b"x"  # with a timer that runs for longer
-        connection.hasten(0.05)
+        connection.shorten_deadline(0.05)
         started = loop.time()
 
         with pytest.raises(TimeoutError):

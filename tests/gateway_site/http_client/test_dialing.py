@@ -9,8 +9,8 @@ import pytest
 
 from gateway_site.api.errors import BackendUnreachable
 from gateway_site.http_client import dialing
-from gateway_site.http_client.addresses import GuardedResolver
 from gateway_site.http_client.client import Client
+from gateway_site.http_client.ssrf_guard import GuardedResolver
 from tests.gateway_site.http_client.helpers import HASTY, FakeResolver, ask
 from tests.gateway_site.http_client.raw_server import RawServer
 

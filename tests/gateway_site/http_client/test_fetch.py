@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway_site.http_client.addresses import GuardedResolver
 from gateway_site.http_client.client import Client, ConnectFailed, FetchedResponse, ResponseTooLarge
-from gateway_site.http_client.connection import AnswerCut, AnswerMalformed
+from gateway_site.http_client.connection import ResponseCut, ResponseMalformed
+from gateway_site.http_client.ssrf_guard import GuardedResolver
 from tests.gateway_site.http_client.helpers import FakeResolver
 from tests.gateway_site.http_client.raw_server import WHOLE, Peer, RawServer
 from tests.harness.live_server import free_port
@@ -142,9 +142,9 @@ def test_the_deadline_ends_an_exchange_that_drips() -> None:
     ("answer", "failure"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + b"x" * 1001, ResponseTooLarge),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", AnswerCut),
-        (b"", AnswerCut),
-        (b"SSH-2.0-OpenSSH\r\n", AnswerMalformed),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", ResponseCut),
+        (b"", ResponseCut),
+        (b"SSH-2.0-OpenSSH\r\n", ResponseMalformed),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_an_error(answer: bytes, failure: type[OSError]) -> None:

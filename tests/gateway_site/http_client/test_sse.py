@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_site.http_client.sse import Decoder, Record, StreamTooLarge
+from gateway_site.http_client.sse import ServerSentEvent, SseDecoder, StreamTooLarge
 
 LINE_ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
 TEXT = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 
 
-def records_of(stream: bytes, cuts: list[int] | None = None) -> list[Record]:
-    decoder = Decoder()
+def records_of(stream: bytes, cuts: list[int] | None = None) -> list[ServerSentEvent]:
+    decoder = SseDecoder()
     edges = [0, *sorted(cuts or []), len(stream)]
     return [record for start, end in itertools.pairwise(edges) for record in decoder.feed(stream[start:end])]
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> tuple[bytes, list[Record]]:
+def streams(draw: st.DrawFn) -> tuple[bytes, list[ServerSentEvent]]:
     """A stream written every way that the format allows, and the records that it means."""
     stream, expected = b"", []
     if draw(st.booleans()):
@@ -36,7 +36,7 @@ def streams(draw: st.DrawFn) -> tuple[bytes, list[Record]]:
         line_end = draw(LINE_ENDS)  # one for the record: CR and then LF would be a single end
         stream += b"".join(line + line_end for line in [*written, b""])
         if lines:
-            expected.append(Record(event, "\n".join(lines).encode()))
+            expected.append(ServerSentEvent(event, "\n".join(lines).encode()))
     return stream, expected
 
 
@@ -74,7 +74,7 @@ def test_the_space_after_the_colon_is_optional_and_only_one_is_dropped() -> None
 
 @pytest.mark.parametrize("chunk", [1, 700, 65536])
 def test_a_record_over_its_bound_is_refused_before_it_is_complete(chunk: Any) -> None:
-    decoder = Decoder(max_record_bytes=100_000)
+    decoder = SseDecoder(max_event_bytes=100_000)
     for _ in range(100_000 // chunk):
         decoder.feed(b"x" * chunk)
 
@@ -84,11 +84,11 @@ def test_a_record_over_its_bound_is_refused_before_it_is_complete(chunk: Any) ->
 
 def test_a_complete_record_over_its_bound_is_refused() -> None:
     with pytest.raises(StreamTooLarge):
-        Decoder(max_record_bytes=100).feed(b"data: " + b"x" * 200 + b"\n\n")
+        SseDecoder(max_event_bytes=100).feed(b"data: " + b"x" * 200 + b"\n\n")
 
 
 def test_the_whole_stream_is_bounded() -> None:
-    decoder = Decoder(max_stream_bytes=900)
+    decoder = SseDecoder(max_stream_bytes=900)
     for _ in range(100):
         decoder.feed(b"data: x\n\n")
 
@@ -98,7 +98,7 @@ def test_the_whole_stream_is_bounded() -> None:
 
 def test_hostile_shapes_take_linear_time() -> None:
     started = time.process_time()
-    dripping, many_lines = Decoder(), Decoder()
+    dripping, many_lines = SseDecoder(), SseDecoder()
 
     for _ in range(300_000):
         dripping.feed(b"x")

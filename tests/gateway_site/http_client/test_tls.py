@@ -17,8 +17,8 @@ from cryptography.x509.oid import NameOID
 
 from gateway_site.api.errors import BackendUnreachable
 from gateway_site.http_client import dialing
-from gateway_site.http_client.addresses import GuardedResolver
 from gateway_site.http_client.client import Client
+from gateway_site.http_client.ssrf_guard import GuardedResolver
 from tests.gateway_site.http_client.helpers import HASTY, STREAM, FakeResolver, ask
 from tests.gateway_site.http_client.raw_server import RawServer
 

@@ -15,8 +15,8 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from billing.models import Account
-from gateway_site.http_client.addresses import parse_base_url
 from gateway_site.http_client.client import Client
+from gateway_site.http_client.ssrf_guard import parse_base_url
 from gateway_site.quickstart import demo, llama_server, local_model
 from gateway_site.quickstart.local_model import LocalModel
 from gateway_site.server import child_process

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway_site.api.errors import BackendError
-from gateway_site.http_client.addresses import parse_base_url
 from gateway_site.http_client.client import Client, Timeouts
+from gateway_site.http_client.ssrf_guard import parse_base_url
 from inference.backends.anthropic.backend import AnthropicBackend
 from inference.backends.base import InferenceBackend
 from inference.backends.openai_chat.backend import OpenAIBackend

@@ -381,7 +381,7 @@ def test_a_name_that_resolves_to_a_refused_address_is_not_asked(
     async def resolve(self: Any, host: str, port: int) -> list[str]:
         return ["0.0.0.0"]  # noqa: S104 - refused, and yet it would reach the server of this test
 
-    monkeypatch.setattr("gateway_site.http_client.addresses.SystemResolver.resolve", resolve)
+    monkeypatch.setattr("gateway_site.http_client.ssrf_guard.SystemResolver.resolve", resolve)
 
     with pytest.raises(CommandError):
         run("probe_backends")

@@ -10,7 +10,7 @@ import pytest
 
 from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
 from gateway_site.http_client.client import Client
-from gateway_site.http_client.sse import Decoder
+from gateway_site.http_client.sse import SseDecoder
 from inference.backends.anthropic.reader import MessagesReader
 from inference.backends.conversation import encoded
 from inference.events import (
@@ -29,7 +29,7 @@ from tests.inference.backends.upstreams.faulty.server import FaultyUpstream
 def read(*happenings: Any, alerts: Any = None) -> Any:
     reader = MessagesReader(alert=(alerts if alerts is not None else []).append, credential="")
     stream = b"".join(record(one, event=one["type"]) for one in happenings)
-    events = [event for one in Decoder().feed(stream) for event in reader.feed(one)]
+    events = [event for one in SseDecoder().feed(stream) for event in reader.feed(one)]
     return events + reader.end()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
-from gateway_site.http_client.sse import Decoder
+from gateway_site.http_client.sse import SseDecoder
 from inference.backends.openai_chat.reader import ChatReader
 from inference.events import (
     Annotation,
@@ -46,7 +46,7 @@ def read(*chunks: Any, completions: Any = 1, closes: Any = True, alerts: Any = N
         credential=CREDENTIAL,
     )
     stream = b"".join(map(record, chunks)) + (b"data: [DONE]\n\n" if closes else b"")
-    events = [event for one in Decoder().feed(stream) for event in reader.feed(one)]
+    events = [event for one in SseDecoder().feed(stream) for event in reader.feed(one)]
     return events + reader.end()
 
 
@@ -242,7 +242,7 @@ def test_nothing_is_read_after_done() -> None:
     reader = ChatReader(completions=1, alert=print, credential="")
     stream = record(chunk({"content": "x"}, reason="stop")) + record("[DONE]") + record("nonsense")
 
-    events = [event for one in Decoder().feed(stream) for event in reader.feed(one)]
+    events = [event for one in SseDecoder().feed(stream) for event in reader.feed(one)]
 
     assert events == [TextDelta(0, "x"), Finish(0, "stop")]
 

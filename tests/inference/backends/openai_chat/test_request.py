@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway_site.http_client.addresses import parse_base_url
 from gateway_site.http_client.client import Client
 from gateway_site.http_client.failures import OptionNotImplemented
+from gateway_site.http_client.ssrf_guard import parse_base_url
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.backends.openai_chat.request import SERVERS, chat_body
 from inference.prompt import (

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
-from gateway_site.http_client.addresses import parse_base_url
 from gateway_site.http_client.client import Client
-from gateway_site.http_client.sse import Decoder
+from gateway_site.http_client.sse import SseDecoder
+from gateway_site.http_client.ssrf_guard import parse_base_url
 from gateway_site.quickstart import llama_server
 from gateway_site.quickstart import local_model as keeper
 from gateway_site.quickstart.local_model import LocalModel
@@ -48,7 +48,7 @@ def reader_of(alerts: Any = None, **options: Any) -> ResponsesReader:
 
 
 def read_bytes(stream: bytes, *, size: int = 1 << 20, **options: Any) -> list[Event]:
-    reader, decoder = reader_of(**options), Decoder()
+    reader, decoder = reader_of(**options), SseDecoder()
     chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
     events = [event for chunk in chunks for one in decoder.feed(chunk) for event in reader.feed(one)]
     return events + reader.end()

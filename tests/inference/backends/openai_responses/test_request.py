@@ -8,9 +8,9 @@ import pytest
 from django.core.management import CommandError
 
 from gateway_site.api.errors import InvalidRequest
-from gateway_site.http_client.addresses import parse_base_url
 from gateway_site.http_client.client import Client
 from gateway_site.http_client.failures import OptionNotImplemented
+from gateway_site.http_client.ssrf_guard import parse_base_url
 from inference.backends import registry
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.backends.openai_chat.request import SERVERS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway_site.http_client.addresses import AddressRefused, GuardedResolver, parse_base_url
+from gateway_site.http_client.ssrf_guard import AddressRefused, GuardedResolver, parse_base_url
 from tests.gateway_site.http_client.helpers import FakeResolver
 
 ALLOWED = [

@@ -1,8 +1,8 @@
 """
-Where a backend may live.
+The guard against server-side request forgery (SSRF): which addresses may be connected to.
 
 A model server on this machine or in this network is the normal case, so loopback and private addresses
-are allowed. What is never a model server: link-local addresses and the places where clouds hand
+are allowed. What is never a model server: link-local addresses and the metadata services where clouds hand
 out credentials. They are refused when an address is saved, and again for every address that a name
 resolves to, at the moment of connecting: a name can mean something else by then.
 """
@@ -58,7 +58,7 @@ class AddressRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BaseUrl:
-    """A checked base address, without a slash at its end."""
+    """A base address that was checked, without a slash at its end."""
 
     text: str
     host: str
@@ -95,7 +95,7 @@ def parse_base_url(url: str, *, allowed_hosts: Sequence[str] = ()) -> BaseUrl:
 
 
 def is_refused(address: Address) -> bool:
-    """Also when the refused address is wrapped in another: mapped, translated or tunnelled IPv4."""
+    """Whether an address is refused, also as IPv4 that is mapped, translated or tunnelled in IPv6."""
     return any(form in network for form in _forms(address) for network in REFUSED_NETWORKS)
 
 
@@ -164,12 +164,16 @@ def _require_listed(host: str, allowed_hosts: Sequence[str]) -> None:
 
 
 class Resolver(Protocol):
+    """Looks up the addresses of a name."""
+
     async def resolve(self, host: str, port: int) -> list[str]:
-        """The addresses of a name, or OSError."""
+        """The addresses of this name; OSError where there are none."""
         ...
 
 
 class SystemResolver:
+    """Looks names up as the operating system does."""
+
     async def resolve(self, host: str, port: int) -> list[str]:
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
@@ -181,7 +185,8 @@ class GuardedResolver:
     """
     Resolves a name once for each connection and refuses it if any of its addresses is refused.
 
-    Who asks connects to exactly what is returned here, so there is no second look-up that could differ.
+    The caller connects to exactly what is returned here, so there is no second look-up that could differ (DNS
+    rebinding).
     """
 
     def __init__(self, resolver: Resolver | None = None) -> None:
