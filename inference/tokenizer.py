@@ -1,5 +1,5 @@
 """
-How many tokens a text is: before a request for its hold, and after one that its backend did not count.
+Counts the tokens of texts: before a request for its hold, after one where its backend reported no usage.
 
 Vocabularies come with splintr; nothing is downloaded. A model that names none is counted by its UTF-8 bytes,
 a true upper bound, because no token is shorter than one.
@@ -52,7 +52,7 @@ AROUND_A_TURN = 8
 AROUND_A_PROMPT = 128
 AROUND_TOOLS = 256
 IN_AN_IMAGE = 1_700
-# The same where nothing may be added that was not there: what the OpenAI cookbook counts.
+# What is charged must not add what was not there: this is what the OpenAI cookbook counts.
 LIKELY_AROUND_A_TURN = 4
 LIKELY_AROUND_A_PROMPT = 3
 # Where there is no vocabulary to count by: what the usual ones come to for English.
@@ -60,10 +60,12 @@ LIKELY_BYTES_IN_A_TOKEN = 4
 
 
 class PromptSize(Struct, frozen=True):
-    """`upper` is for the hold: no backend counts more. `likely` is charged when a backend says nothing."""
+    """The tokens of a prompt: `upper` for the hold, `likely` to be charged where a backend reports none."""
 
     upper: int
     likely: int
+    # Counts the answer too. None where the model names no vocabulary.
+    count_tokens: CountTokens | None = None
 
 
 _loading = threading.Lock()
@@ -80,7 +82,7 @@ def _encoder(vocabulary: str) -> Callable[[str], list[int]]:
 
 
 def counter(vocabulary: str) -> CountTokens:
-    """Counts tokens of this vocabulary, or bytes for `""`. The first call for one takes half a second."""
+    """A counter by this vocabulary, or of bytes for `""`. The first call for one takes half a second."""
     if not vocabulary:
         return _count_bytes
     if vocabulary not in VOCABULARIES:
@@ -92,7 +94,7 @@ def counter(vocabulary: str) -> CountTokens:
 
 
 async def counter_ready(vocabulary: str) -> CountTokens:
-    """As `counter`, with the loading in a thread."""
+    """A counter by this vocabulary, which is loaded in a thread if it was not."""
     made = _ready.get(vocabulary)
     if made is None:
         made = _ready[vocabulary] = await asyncio.to_thread(counter, vocabulary)
@@ -104,7 +106,7 @@ _ready: dict[str, CountTokens] = {"": lambda text: _count_bytes(text)}
 
 
 async def size_of(prompt: Prompt, vocabulary: str, work: BodyWork = SMALL) -> PromptSize:
-    """What the prompt comes to as input. A large one is walked and counted in the pool of `work`."""
+    """Count the prompt as input. A large one is walked and counted in the pool of `work`."""
     count = await counter_ready(vocabulary)
     if work.is_large:
         texts, counted = await work.run_in_thread(_count_prompt, count, prompt)
@@ -123,6 +125,7 @@ async def size_of(prompt: Prompt, vocabulary: str, work: BodyWork = SMALL) -> Pr
     return PromptSize(
         upper=upper + IN_AN_IMAGE * prompt.images,
         likely=likely + LIKELY_AROUND_A_TURN * turns + LIKELY_AROUND_A_PROMPT,
+        count_tokens=count if vocabulary else None,
     )
 
 
@@ -132,7 +135,7 @@ def _count_prompt(count: CountTokens, prompt: Prompt) -> tuple[int, int]:
 
 
 def count_pieces(count: CountTokens, pieces: Iterable[str]) -> int:
-    """For a thread beside the event loop's, which gets the interpreter back every few thousand characters."""
+    """Count in a thread, and give the event loop the interpreter back every few thousand characters."""
     counted = weight = 0
     for piece in pieces:
         counted += count(piece)

@@ -1,4 +1,4 @@
-"""Whether a request may run, where, and for how much: everything before the first byte goes upstream."""
+"""Admits a request: its model, its options, its size, its output bound, and a hold for what it can cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from inference.prompt import Prompt
 from inference.serving import affinity
 from inference.serving.body_pool import SMALL, BodyWork
 from inference.serving.load_balancing.load_balancer import load_balancer
-from inference.tokenizer import CountTokens, PromptSize
+from inference.tokenizer import PromptSize
 from organization.models import ProjectKey
 
 
@@ -33,8 +33,6 @@ class Admission(Struct, frozen=True):
     # Those that can do what the prompt asks for, the first choice first.
     targets: Sequence[Target]
     size: PromptSize
-    # None where the model names no vocabulary.
-    count_tokens: CountTokens | None
     is_dispatched: bool = True
 
 
@@ -54,10 +52,9 @@ async def admit(
     it; otherwise one transaction says both.
     """
     model = await served_models.served_model(prompt.model, key)
-    hints, route = affinity.hints_for(key, prompt.cache, session)
-    targets = _capable(prompt, model, load_balancer.targets_in_order(model, route))
+    hints, session_affinity = affinity.isolate_hints(key, prompt.cache, session)
+    targets = _capable(prompt, model, load_balancer.targets_in_order(model, session_affinity))
     size = await tokenizer.size_of(prompt, model.tokenizer, work)
-    count_tokens = await tokenizer.counter_ready(model.tokenizer) if model.tokenizer else None
     prompt = structs.replace(prompt, output_bound=_output_bound(prompt, model, size), cache=hints)
     # Nothing is awaited after this: a hold that was given is in the hands of whoever settles it.
     hold = await get_ledger().reserve(
@@ -81,7 +78,7 @@ async def admit(
             is_dispatched=not is_judged_first,
         )
     )
-    return Admission(hold, prompt, targets, size, count_tokens, is_dispatched=not is_judged_first)
+    return Admission(hold, prompt, targets, size, is_dispatched=not is_judged_first)
 
 
 def _capable(prompt: Prompt, model: ServedModel, targets: Sequence[Target]) -> Sequence[Target]:

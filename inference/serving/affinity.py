@@ -1,5 +1,5 @@
 """
-Hints about what a request shares with others, isolated to one project.
+Session affinity and cache keys: hints about what a request shares with others, isolated to one project.
 
 A session id or a cache key from a client decides where its request goes and which cached prompt it may find.
 What leaves for a backend is a keyed digest of it with the project in it, so that two projects with the same
@@ -18,7 +18,7 @@ from inference.prompt import CacheHints
 from organization.models import ProjectKey
 
 SESSION_HEADER = "X-Service-Session-ID"
-# The same under the name that other gateways gave it.
+# The name that other gateways gave the same header.
 SESSION_ALIAS = "X-Alt-Session-ID"
 MAX_SESSION_LENGTH = 512
 
@@ -43,8 +43,8 @@ def session_of(values: dict[str, list[str]]) -> str | None:
     return next(iter(found.values()), None)
 
 
-def isolated(key: ProjectKey, kind: str, value: str) -> bytes:
-    """The value as only this project's requests have it."""
+def isolate(key: ProjectKey, kind: str, value: str) -> bytes:
+    """A digest of the value that only this project's requests have."""
     # Keyed BLAKE2b is a MAC as HMAC is, and does not give up the interpreter's lock, which the ledger's
     # thread would then keep for milliseconds. Parts are of fixed length or last, so no two lists read alike.
     made = hashlib.blake2b(key=_secret(settings.SECRET_KEY), person=kind.encode(), digest_size=32)
@@ -52,19 +52,19 @@ def isolated(key: ProjectKey, kind: str, value: str) -> bytes:
     return made.digest()
 
 
-def hints_for(key: ProjectKey, sent: CacheHints, session: str | None) -> tuple[CacheHints, bytes | None]:
-    """The hints as a backend may see them, and what the choice of a deployment follows."""
+def isolate_hints(key: ProjectKey, sent: CacheHints, session: str | None) -> tuple[CacheHints, bytes | None]:
+    """The hints as a backend may see them, and the affinity that load balancing follows."""
     affinity: bytes | None = None
     if session is not None:
-        affinity = isolated(key, "session", session)
+        affinity = isolate(key, "session", session)
     elif sent.key is not None:
-        affinity = isolated(key, "cache key", sent.key)
-    upstream_key = affinity if sent.key is None else isolated(key, "cache key", sent.key)
+        affinity = isolate(key, "cache key", sent.key)
+    upstream_key = affinity if sent.key is None else isolate(key, "cache key", sent.key)
     hints = CacheHints(
         key=None if upstream_key is None else upstream_key.hex(),
         retention=sent.retention,
         # Always: without one, a server would let projects find each other's prompts by how fast they are.
-        salt=isolated(key, "salt", sent.salt or "").hex(),
+        salt=isolate(key, "salt", sent.salt or "").hex(),
     )
     return hints, affinity
 

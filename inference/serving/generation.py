@@ -48,7 +48,7 @@ class Generation:
             images=admission.prompt.images,
             likely_prompt=admission.size.likely,
             output_bound=admission.prompt.output_bound,
-            count_tokens=admission.count_tokens,
+            count_tokens=admission.size.count_tokens,
             alert=log_alert(admission.targets[0].name),
         )
         # Whether a byte has left for a backend that has not said since that it did nothing.
