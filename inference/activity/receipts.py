@@ -1,4 +1,4 @@
-"""Everything that is known about one request, gathered from the record, the ledger and the judges."""
+"""The receipt of one request: its activity, its money and its verdicts, for the console."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ A_MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One deployment that was asked, and where it stands in the time of the request."""
+class ReceiptStep:
+    """One attempt at a deployment, and its bar in the time of the request."""
 
     deployment: str
     began: str
@@ -29,6 +29,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PricedLine:
+    """One cost line of a request, with the price it was made by."""
+
     item: str
     quantity: str
     # Empty where there is none: what was found out later is an amount and nothing else.
@@ -52,6 +54,8 @@ class Money:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
+    """One policy's verdict on the request, as it is shown."""
+
     verdict: Verdict
     score: str
     threshold: str
@@ -59,10 +63,12 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
+    """Everything that the console shows about one request."""
+
     activity: Activity
     first_token_at: datetime | None
     took: str
-    steps: list[Step]
+    steps: list[ReceiptStep]
     shows_money: bool
     money: Money | None
     shows_verdicts: bool
@@ -70,7 +76,7 @@ class Receipt:
 
 
 def receipt_of(activity: Activity, *, with_money: bool, with_verdicts: bool) -> Receipt:
-    """The receipt, with the parts that the reader may see. Three queries at most."""
+    """Gather the receipt, with the parts that the reader may see. Three queries at most."""
     first = activity.first_token_ms
     return Receipt(
         activity=activity,
@@ -84,10 +90,10 @@ def receipt_of(activity: Activity, *, with_money: bool, with_verdicts: bool) -> 
     )
 
 
-def _steps(activity: Activity) -> list[Step]:
+def _steps(activity: Activity) -> list[ReceiptStep]:
     whole = max([activity.total_ms, 1, *(each["ended_ms"] for each in activity.attempt_log)])
     return [
-        Step(
+        ReceiptStep(
             deployment=each["deployment"],
             began=f"{each['began_ms']:,} ms",
             ended=f"{each['ended_ms']:,} ms",

@@ -2,7 +2,7 @@
 Finds requests among many millions, for the console, in a time that does not grow with them.
 
 One condition is answered by an index alone. For several, one index is chosen and the others are hidden from
-the planner, and no more rows are looked at than fit into a moment: `Found.since` says how far back that was.
+the planner, and no more rows are read than fit into a moment: `FoundRequests.since` is how far back that was.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from organization.models import ProjectKey
 
 # For several conditions at once: how many rows are read at most to find those that meet them all, and how
 # many of these are shown. Rows that meet one condition lie far apart, so to read one is to read a page.
-LOOKED_AT = 10_000
-MOST_FOUND = 500
+MAX_ROWS_READ = 10_000
+MAX_FOUND = 500
 PRESETS = {
     "1h": timedelta(hours=1),
     "24h": timedelta(hours=24),
@@ -30,14 +30,14 @@ PRESETS = {
     "30d": timedelta(days=30),
 }
 OK, REFUSED, FAILED = "ok", "refused", "failed"
-LEAST_ID_DIGITS, ID_DIGITS = 8, 32
+MIN_ID_DIGITS, ID_DIGITS = 8, 32
 # As customers see it: in the header, and in the ids of completions and responses.
 ID_TEXT = re.compile(r"(?:chatcmpl-|resp_)?([0-9a-f-]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is looked for. Whatever is None or empty does not matter."""
+class RequestQuery:
+    """The conditions of a search. Whatever is None or empty does not matter."""
 
     organization_id: uuid.UUID | None = None
     project_id: uuid.UUID | None = None
@@ -50,9 +50,11 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRequests:
+    """The requests that a search found, newest first, and whether they are all."""
+
     requests: QuerySet[Activity]
-    # Earlier ones were not looked at; None: all were.
+    # Earlier ones were not searched; None: all were.
     since: datetime | None = None
     # More were found than are shown.
     is_cut: bool = False
@@ -60,79 +62,81 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """One comparison of a column with a value, and whether an index answers it."""
+
     column: str
     lookup: str
     value: object
     has_index: bool = True
 
     @property
-    def plain(self) -> Q:
+    def as_q(self) -> Q:
         return Q(**{f"{self.column}__{self.lookup}": self.value})
 
-    def hidden_in(self, rows: QuerySet[Activity]) -> QuerySet[Activity]:
-        """The same, as no index has it."""
+    def filter_without_index(self, rows: QuerySet[Activity]) -> QuerySet[Activity]:
+        """Filter by this condition in a form that hides it from every index."""
         name = f"shown_{self.column}_{self.lookup}"
         shown = rows.alias(**{name: Coalesce(self.column, self.column)})
         return shown.filter(**{f"{name}__{self.lookup}": self.value})
 
 
-def find(rows: QuerySet[Activity], question: Question) -> Found:
-    """Those of `rows` that are asked for, newest first."""
-    every, rows = rows, _in_time(rows, question).order_by("-ended_at")
-    conditions = _conditions(question)
+def find(rows: QuerySet[Activity], query: RequestQuery) -> FoundRequests:
+    """Search `rows` for the requests that meet the query, newest first."""
+    all_rows, rows = rows, _within_times(rows, query).order_by("-ended_at")
+    conditions = _conditions(query)
     if conditions is None:
-        return Found(rows.none())
+        return FoundRequests(rows.none())
     indexed = [each for each in conditions if each.has_index]
     if len(conditions) == len(indexed) <= 1:
-        return Found(rows.filter(*[each.plain for each in indexed]))
-    best, since = _furthest_back(rows, indexed)
+        return FoundRequests(rows.filter(*[each.as_q for each in indexed]))
+    best, since = _most_selective(rows, indexed)
     # One bound and not two: SQLite would go by either.
-    looked_at = _in_time(every, replace(question, since=since or question.since)).order_by("-ended_at")
+    matching = _within_times(all_rows, replace(query, since=since or query.since)).order_by("-ended_at")
     if best is not None:
-        looked_at = looked_at.filter(best.plain)
+        matching = matching.filter(best.as_q)
     for each in conditions:
         if each is not best:
-            looked_at = each.hidden_in(looked_at)
-    # Looked for once, and not again for their number and for each page.
-    found = list(looked_at.values_list("pk", flat=True)[:MOST_FOUND])
-    return Found(rows.filter(pk__in=found), since, is_cut=len(found) == MOST_FOUND)
+            matching = each.filter_without_index(matching)
+    # Searched once, and not again for their number and for each page.
+    found = list(matching.values_list("pk", flat=True)[:MAX_FOUND])
+    return FoundRequests(rows.filter(pk__in=found), since, is_cut=len(found) == MAX_FOUND)
 
 
 def id_range(text: str) -> tuple[uuid.UUID, uuid.UUID] | None:
     """The first and the last id that begin as `text` does, which is a request's id or the start of one."""
     match = ID_TEXT.fullmatch(text.strip().lower())
     digits = match[1].replace("-", "") if match else ""
-    if not LEAST_ID_DIGITS <= len(digits) <= ID_DIGITS:
+    if not MIN_ID_DIGITS <= len(digits) <= ID_DIGITS:
         return None
     return uuid.UUID(digits.ljust(ID_DIGITS, "0")), uuid.UUID(digits.ljust(ID_DIGITS, "f"))
 
 
-def _in_time(rows: QuerySet[Activity], question: Question) -> QuerySet[Activity]:
-    if question.since is not None:
-        rows = rows.filter(ended_at__gte=question.since)
-    if question.until is not None:
-        rows = rows.filter(ended_at__lt=question.until)
+def _within_times(rows: QuerySet[Activity], query: RequestQuery) -> QuerySet[Activity]:
+    if query.since is not None:
+        rows = rows.filter(ended_at__gte=query.since)
+    if query.until is not None:
+        rows = rows.filter(ended_at__lt=query.until)
     return rows
 
 
-def _conditions(question: Question) -> list[Condition] | None:
-    """None where there is nothing that could meet them."""
-    found = [*_conditions_of_status(question.status)]
-    if question.api_key_id is not None:
+def _conditions(query: RequestQuery) -> list[Condition] | None:
+    """The query's conditions; None where nothing could meet them."""
+    found = [*_conditions_of_status(query.status)]
+    if query.api_key_id is not None:
         # A key is of one project, which has an index; each more would be paid for by every request.
         project_id = (
-            ProjectKey.objects.filter(pk=question.api_key_id).values_list("project_id", flat=True).first()
+            ProjectKey.objects.filter(pk=query.api_key_id).values_list("project_id", flat=True).first()
         )
-        if project_id is None or question.project_id not in (None, project_id):
+        if project_id is None or query.project_id not in (None, project_id):
             return None
         found.append(Condition("project_id", "exact", project_id))
-        found.append(Condition("api_key_id", "exact", question.api_key_id, has_index=False))
-    elif question.project_id is not None:
-        found.append(Condition("project_id", "exact", question.project_id))
-    if question.organization_id is not None:
-        found.append(Condition("organization_id", "exact", question.organization_id))
-    if question.model:
-        found.append(Condition("model", "exact", question.model))
+        found.append(Condition("api_key_id", "exact", query.api_key_id, has_index=False))
+    elif query.project_id is not None:
+        found.append(Condition("project_id", "exact", query.project_id))
+    if query.organization_id is not None:
+        found.append(Condition("organization_id", "exact", query.organization_id))
+    if query.model:
+        found.append(Condition("model", "exact", query.model))
     return found
 
 
@@ -151,15 +155,15 @@ def _conditions_of_status(status: str) -> list[Condition]:
     return [Condition("status", "gte", 500 if int(status) >= 500 else 400), single]
 
 
-def _furthest_back(
+def _most_selective(
     rows: QuerySet[Activity], indexed: list[Condition]
 ) -> tuple[Condition | None, datetime | None]:
-    """The condition that the fewest rows meet, and since when those are that will be looked at."""
+    """The indexed condition that the fewest rows meet, and since when those are that will be read."""
     furthest: tuple[Condition | None, datetime | None] | None = None
     candidates: list[Condition | None] = [*indexed] or [None]
     for each in candidates:
-        met = rows.filter(each.plain) if each else rows
-        since = met.values_list("ended_at", flat=True)[LOOKED_AT : LOOKED_AT + 1].first()
+        met = rows.filter(each.as_q) if each else rows
+        since = met.values_list("ended_at", flat=True)[MAX_ROWS_READ : MAX_ROWS_READ + 1].first()
         if since is None:
             return each, None
         if furthest is None or furthest[1] is None or since < furthest[1]:
@@ -167,17 +171,17 @@ def _furthest_back(
     return furthest or (None, None)
 
 
-def parse_question(given: dict[str, str]) -> Question:
-    """What the parts of an address say. Raises ValueError for what cannot be."""
+def parse_query(given: dict[str, str]) -> RequestQuery:
+    """Read the query from the parameters of an address; ValueError for what cannot be."""
     status = given.get("status", "")
     if status not in ("", OK, REFUSED, FAILED) and not (status.isdecimal() and 100 <= int(status) <= 599):
         raise ValueError(f"{status!r} is not a status.")
-    since, until = _moment(given.get("from", "")), _moment(given.get("to", ""), is_end=True)
+    since, until = _parse_time(given.get("from", "")), _parse_time(given.get("to", ""), is_end=True)
     if since is None and until is None and (preset := given.get("when", "")):
         if preset not in PRESETS:
             raise ValueError(f"{preset!r} is not one of the times to choose.")
         since = timezone.now() - PRESETS[preset]
-    return Question(
+    return RequestQuery(
         organization_id=_uuid(given.get("organization__id__exact", "")),
         project_id=_uuid(given.get("project__id__exact", "")),
         api_key_id=_uuid(given.get("api_key__id__exact", "")),
@@ -192,7 +196,7 @@ def _uuid(text: str) -> uuid.UUID | None:
     return uuid.UUID(text) if text else None
 
 
-def _moment(text: str, *, is_end: bool = False) -> datetime | None:
+def _parse_time(text: str, *, is_end: bool = False) -> datetime | None:
     if not text:
         return None
     moment = datetime.fromisoformat(text)

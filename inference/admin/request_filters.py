@@ -128,7 +128,7 @@ class OwnerFilter(AutocompleteFilter):
 class RequestList(ChangeList):
     """The list, as `request_search` finds it."""
 
-    found: search.Found | None = None
+    found: search.FoundRequests | None = None
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Activity]:
         rows: QuerySet[Activity] = super().get_queryset(request, exclude_parameters)
@@ -136,10 +136,10 @@ class RequestList(ChangeList):
             return rows
         given = {name: values[-1] for name, values in self.filter_params.items()}
         try:
-            question = search.parse_question(given)
+            query = search.parse_query(given)
         except (ValueError, OverflowError) as error:
             raise IncorrectLookupParameters(error) from error
-        self.found = search.find(self.root_queryset, question)
+        self.found = search.find(self.root_queryset, query)
         return self.found.requests
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Activity]) -> list[Any]:

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from billing.models import Reservation
 from inference.activity import search
-from inference.activity.search import Question, find
+from inference.activity.search import RequestQuery, find
 from inference.models import Activity
 from organization.models import Organization, Project, ProjectKey
 from tests.billing.factories import make_customer
@@ -125,7 +125,7 @@ def test_each_filter_alone_and_all_together(key: ProjectKey, rival_key: ProjectK
 def test_a_search_for_several_things_stops_in_time_and_says_so(
     key: ProjectKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "LOOKED_AT", 3)
+    monkeypatch.setattr(search, "MAX_ROWS_READ", 3)
     for minutes in range(2, 8):
         make_request(key, ago=timedelta(minutes=minutes), status=429)
     oldest = make_request(key, ago=timedelta(minutes=10), status=503)
@@ -136,7 +136,7 @@ def test_a_search_for_several_things_stops_in_time_and_says_so(
     page = client.get(LIST, {"model": "llama", "project__id__exact": str(key.project_id)})
     assert len(page.context["cl"].result_list) == 4
     assert 'id="looked-at"' in page.content.decode()
-    monkeypatch.setattr(search, "MOST_FOUND", 2)
+    monkeypatch.setattr(search, "MAX_FOUND", 2)
     page = client.get(LIST, {"model": "llama", "project__id__exact": str(key.project_id)})
     assert len(page.context["cl"].result_list) == 2
     assert 'id="cut"' in page.content.decode()
@@ -147,7 +147,7 @@ def test_a_search_for_several_things_stops_in_time_and_says_so(
 def test_a_search_for_several_things_goes_by_the_rarest(
     key: ProjectKey, rival_key: ProjectKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "LOOKED_AT", 3)
+    monkeypatch.setattr(search, "MAX_ROWS_READ", 3)
     for minutes in range(1, 6):
         make_request(key, ago=timedelta(minutes=minutes), status=429)
         make_request(rival_key, ago=timedelta(hours=minutes), status=429)
@@ -297,21 +297,21 @@ def test_the_list_takes_as_few_queries_for_any_number_of_rows(
 
 # --- how the database finds them ----------------------------------------------------------------------
 
-QUESTIONS: dict[str, tuple[Question, list[str]]] = {
-    "nothing": (Question(), ["activity_newest"]),
-    "project": (Question(project_id=uuid.uuid4()), ["activity_of_project"]),
-    "organization": (Question(organization_id=uuid.uuid4()), ["activity_of_organization"]),
-    "model": (Question(model="llama"), ["activity_of_model"]),
-    "failed": (Question(status="failed"), ["activity_server_failed"]),
-    "refused": (Question(status="refused"), ["activity_failed"] * 2),
-    "ok": (Question(status="ok"), ["activity_newest"] * 2),
-    "one status": (Question(status="429"), ["activity_failed"] * 2),
+QUESTIONS: dict[str, tuple[RequestQuery, list[str]]] = {
+    "nothing": (RequestQuery(), ["activity_newest"]),
+    "project": (RequestQuery(project_id=uuid.uuid4()), ["activity_of_project"]),
+    "organization": (RequestQuery(organization_id=uuid.uuid4()), ["activity_of_organization"]),
+    "model": (RequestQuery(model="llama"), ["activity_of_model"]),
+    "failed": (RequestQuery(status="failed"), ["activity_server_failed"]),
+    "refused": (RequestQuery(status="refused"), ["activity_failed"] * 2),
+    "ok": (RequestQuery(status="ok"), ["activity_newest"] * 2),
+    "one status": (RequestQuery(status="429"), ["activity_failed"] * 2),
     "organization and failed": (
-        Question(organization_id=uuid.uuid4(), status="failed"),
+        RequestQuery(organization_id=uuid.uuid4(), status="failed"),
         ["activity_server_failed"] * 2,
     ),
-    "project and model": (Question(project_id=uuid.uuid4(), model="llama"), ["activity_of_project"] * 2),
-    "model and ok": (Question(model="llama", status="ok"), ["activity_of_model"] * 2),
+    "project and model": (RequestQuery(project_id=uuid.uuid4(), model="llama"), ["activity_of_project"] * 2),
+    "model and ok": (RequestQuery(model="llama", status="ok"), ["activity_of_model"] * 2),
 }
 
 
