@@ -59,7 +59,7 @@ class ToolCall(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One message."""
+    """One message of the conversation, of whatever role."""
 
     role: Role
     content: str | tuple[Part, ...] | None = None
@@ -137,7 +137,7 @@ class Reasoning(Struct, frozen=True, kw_only=True):
 
 
 class CacheHints(Struct, frozen=True, kw_only=True):
-    """As the client sent them. The pipeline isolates `key` and `salt` to a project before they go out."""
+    """As the client sent them. Session affinity isolates `key` and `salt` to a project before they go out."""
 
     key: str | None = None
     retention: str | None = None
@@ -150,7 +150,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     # The catalog id that the client named. The id upstream is an argument of Backend.generate.
     model: str
     turns: tuple[Turn, ...]
-    # For each completion. The pipeline lowers it to the model's maximum.
+    # For each completion. Admission lowers it to the model's maximum.
     output_bound: int = DEFAULT_OUTPUT_BOUND
     completions: int = 1
     sampling: Sampling = Sampling()

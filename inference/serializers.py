@@ -74,7 +74,7 @@ def model_object(model: CatalogModel, passed_checks: frozenset[str]) -> dict[str
     if price is None:
         return None
     missing = sorted(set(model.required_checks) - passed_checks)
-    told = {
+    fields = {
         "id": model.pk,
         "owned_by": model.owned_by,
         "name": model.pk,
@@ -100,7 +100,7 @@ def model_object(model: CatalogModel, passed_checks: frozenset[str]) -> dict[str
         "root": model.pk,
         "parent": "",
     }
-    return dict(ModelResponse(told).data)
+    return dict(ModelResponse(fields).data)
 
 
 def _pricing(price: Price) -> dict[str, str]:

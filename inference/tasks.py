@@ -1,4 +1,4 @@
-"""Doors for the schedule. Each is a sweep over rows, so running it twice, or late, is no harm."""
+"""Celery tasks of inference. Each is a sweep over rows, so running it twice, or late, is no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model routes: what can be asked for, to those who may ask."""
+"""The routes that list and describe models, /v1/models."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class ModelViewSet(GenericViewSet):
         """Those that are switched on and have a price, by id. An extension: the OpenAI SDK's route."""
         # Unspecified: unshown-endpoints.
         passed = served_models.checks_passed_by(request.auth.project.organization_id)
-        told = [model_object(model, passed) for model in served_models.enabled_models().order_by("pk")]
-        return Response({"object": "list", "data": [each for each in told if each is not None]})
+        models = [model_object(model, passed) for model in served_models.enabled_models().order_by("pk")]
+        return Response({"object": "list", "data": [model for model in models if model is not None]})
 
     @extend_schema(
         tags=["Models"],
@@ -64,7 +64,7 @@ class ModelViewSet(GenericViewSet):
         found = served_models.find_enabled(model)
         if found is None:
             raise ModelNotFound()
-        told = model_object(found, served_models.checks_passed_by(request.auth.project.organization_id))
-        if told is None:
+        shown = model_object(found, served_models.checks_passed_by(request.auth.project.organization_id))
+        if shown is None:
             raise ModelNotConfigured()
-        return Response(told)
+        return Response(shown)

@@ -39,7 +39,7 @@ async def customer_key(scope: Any) -> ProjectKey:
 
 
 def forget() -> None:
-    """Ask the database again, for every key."""
+    """Empty the cache of keys, so that each is read from the database again."""
     _known_keys.clear()
 
 

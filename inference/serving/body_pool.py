@@ -36,8 +36,8 @@ MAX_WAITING: Final = 4_000
 RETRY_AFTER_SECONDS: Final = 1
 _NOBODY: Final = object()
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+WorkParameters = ParamSpec("WorkParameters")
+WorkResult = TypeVar("WorkResult")
 
 
 class BodyWork(Struct, frozen=True):
@@ -57,17 +57,23 @@ class BodyWork(Struct, frozen=True):
         return cls(organization_id, size, not is_small)
 
     async def run(
-        self, function: Callable[Parameters, Result], *args: Parameters.args, **options: Parameters.kwargs
-    ) -> Result:
-        """What the function returns, called here if the body is small and in the pool if it is large."""
+        self,
+        function: Callable[WorkParameters, WorkResult],
+        *args: WorkParameters.args,
+        **options: WorkParameters.kwargs,
+    ) -> WorkResult:
+        """Call the function, here if the body is small and in the pool if it is large."""
         if not self.is_large:
             return function(*args, **options)
         return await self.run_in_thread(function, *args, **options)
 
     async def run_in_thread(
-        self, function: Callable[Parameters, Result], *args: Parameters.args, **options: Parameters.kwargs
-    ) -> Result:
-        """What the function returns, called in the pool; RateLimited or Unavailable if too much waits."""
+        self,
+        function: Callable[WorkParameters, WorkResult],
+        *args: WorkParameters.args,
+        **options: WorkParameters.kwargs,
+    ) -> WorkResult:
+        """Call the function in the pool; RateLimited or Unavailable if too much waits."""
         work = partial(function, *args, **options)
         return await _pool_of_loop().run(self.organization_id, self.size_bytes, work)
 
@@ -76,7 +82,7 @@ SMALL: Final = BodyWork()
 
 
 class _Share(Struct):
-    """What one organization has in the pool."""
+    """The work that one organization has in the pool."""
 
     waiting: deque[asyncio.Future[None]]
     # Pieces of work, waiting and running, and the bytes of their bodies.
@@ -96,9 +102,9 @@ class FairPool:
         # Those that have anything here, in the order of their turns.
         self._shares: OrderedDict[Hashable, _Share] = OrderedDict()
 
-    async def run(self, owner: Hashable, size_bytes: int, work: Callable[[], Result]) -> Result:
+    async def run(self, owner: Hashable, size_bytes: int, work: Callable[[], WorkResult]) -> WorkResult:
         self._require_room(owner, size_bytes)
-        await self._turn(owner, size_bytes)
+        await self._wait_for_turn(owner, size_bytes)
         loop, stop = asyncio.get_running_loop(), threading.Event()
         try:
             running = loop.run_in_executor(self._threads, _stoppable, stop, work)
@@ -114,7 +120,7 @@ class FairPool:
             stop.set()
 
     def _require_room(self, owner: Hashable, size_bytes: int) -> None:
-        """A first body is let in whatever its size."""
+        """Refuse a body that finds too much waiting; the first is let in whatever its size."""
         limit_bytes = settings.GATEWAY_BODY_QUEUE_BYTES
         share = self._shares.get(owner)
         if share is not None and (
@@ -127,8 +133,8 @@ class FairPool:
         if self._shares and (self._waiting >= MAX_WAITING or self._size_bytes + size_bytes > limit_bytes):
             raise Unavailable("Too many large requests are waiting to be read. Try again.")
 
-    async def _turn(self, owner: Hashable, size_bytes: int) -> None:
-        """Until it is the organization's turn, and the turn of this among its own."""
+    async def _wait_for_turn(self, owner: Hashable, size_bytes: int) -> None:
+        """Wait until it is the organization's turn, and the turn of this among its own."""
         share = self._shares.setdefault(owner, _Share(deque()))
         share.pieces += 1
         share.size_bytes += size_bytes
@@ -136,7 +142,7 @@ class FairPool:
         turn = asyncio.get_running_loop().create_future()
         share.waiting.append(turn)
         self._waiting += 1
-        self._give_turns()
+        self._start_turns()
         try:
             await turn
         except asyncio.CancelledError:
@@ -146,16 +152,16 @@ class FairPool:
                 if turn in share.waiting:
                     share.waiting.remove(turn)
                     self._waiting -= 1
-                self._forget(owner, size_bytes)
+                self._leave(owner, size_bytes)
             raise
 
     def _end_turn(self, owner: Hashable, size_bytes: int) -> None:
         self._shares[owner].is_running = False
         self._idle += 1
-        self._forget(owner, size_bytes)
-        self._give_turns()
+        self._leave(owner, size_bytes)
+        self._start_turns()
 
-    def _forget(self, owner: Hashable, size_bytes: int) -> None:
+    def _leave(self, owner: Hashable, size_bytes: int) -> None:
         share = self._shares[owner]
         share.pieces -= 1
         share.size_bytes -= size_bytes
@@ -163,7 +169,7 @@ class FairPool:
         if not share.pieces:
             del self._shares[owner]
 
-    def _give_turns(self) -> None:
+    def _start_turns(self) -> None:
         while self._idle:
             # No more of them have work running than there are threads, so this looks at few.
             ready = (each for each, share in self._shares.items() if share.waiting and not share.is_running)
