@@ -103,8 +103,7 @@ class Generation:
                     is_complete = True
                     break
         finally:
-            await self._settle(is_complete)
-        usage = meter.usage()
+            usage = await self._settle(is_complete)
         if usage is not None:
             yield usage
 
@@ -112,7 +111,8 @@ class Generation:
         """Renew the hold's lease, with what was seen so far."""
         if self.is_over:
             return
-        seen = self._meter.quantities() if self._meter.has_output else None
+        usage = self._meter.usage() if self._meter.has_output else None
+        seen = None if usage is None else self._meter.quantities(usage)
         if not await get_ledger().heartbeat(self._admission.hold, seen) and not self.is_over:
             logger.warning("request %s lost its hold while it was running", self._admission.hold.id)
 
@@ -175,29 +175,30 @@ class Generation:
 
     # --- the settlement ------------------------------------------------------------------------------
 
-    async def _settle(self, is_complete: bool) -> None:
+    async def _settle(self, is_complete: bool) -> Usage | None:
         self.is_over = self.is_settling = True
         # Were we cancelled here after all, the ledger would go on with what it was asked.
         began = time.monotonic()
-        outcome = await self._settle_hold(is_complete)
+        usage = self._meter.usage()
+        outcome = await self._settle_hold(is_complete, usage)
         self.is_settling = False
         self.trace.record_step("settle", began)
-        self.trace.settle(outcome, self._meter.usage())
+        self.trace.settle(outcome, usage)
         if outcome.operator_loss_nanousd:
             logger.warning(
                 "request %s cost %d nano-USD more than was held for it",
                 self._admission.hold.id,
                 outcome.operator_loss_nanousd,
             )
+        return usage
 
-    async def _settle_hold(self, is_complete: bool) -> Outcome:
+    async def _settle_hold(self, is_complete: bool, usage: Usage | None) -> Outcome:
         ledger, hold = get_ledger(), self._admission.hold
         if self._is_charge_waived:
             return await ledger.release(hold)
         if is_complete or self._meter.has_output:
-            used = self._meter.quantities()
-            if used is not None:
-                return await ledger.settle(hold, used, self._meter.basis)
+            if usage is not None:
+                return await ledger.settle(hold, self._meter.quantities(usage), self._meter.basis)
         elif self.is_provably_free:
             return await ledger.release(hold)
         return await ledger.mark_unknown(hold)

@@ -94,18 +94,15 @@ class UsageMeter:
             self.has_output = self.has_output or believed.completion_tokens > 0
 
     @property
-    def is_reported(self) -> bool:
-        """Whether the backend itself reported the whole: after every Finish, and nothing came later."""
-        return (
+    def basis(self) -> Basis:
+        """USAGE where the backend itself reported the whole: after every Finish, and nothing came later."""
+        is_reported = (
             self._watch.latest is not None
             and len(self._finished) >= self._completions
             and not self._uncounted
             and not self._counted
         )
-
-    @property
-    def basis(self) -> Basis:
-        return Basis.USAGE if self.is_reported else Basis.OBSERVED
+        return Basis.USAGE if is_reported else Basis.OBSERVED
 
     def usage(self) -> Usage | None:
         """The usage so far, or None where it cannot be known."""
@@ -131,11 +128,8 @@ class UsageMeter:
         """The tokens to charge: what went past the bound and was cut is not the customer's to pay."""
         return min(completion_tokens, self._output_bound) if self.is_past_bound else completion_tokens
 
-    def quantities(self) -> Quantities | None:
-        """The usage so far as prices are applied to it; None where it cannot be known."""
-        usage = self.usage()
-        if usage is None:
-            return None
+    def quantities(self, usage: Usage) -> Quantities:
+        """The usage, with the prompt's images, as prices are applied to it."""
         return Quantities(
             prompt=usage.prompt_tokens,
             cached=usage.cached_tokens or 0,

@@ -46,8 +46,8 @@ async def until_said(words: int) -> None:
 def heard() -> int:
     for request in request_task.running_requests:
         if request.generation is not None and request.generation._meter.has_output:
-            seen = request.generation._meter.quantities()
-            return 0 if seen is None else seen.completion
+            seen = request.generation._meter.usage()
+            return 0 if seen is None else seen.completion_tokens
     return 0
 
 
