@@ -30,7 +30,7 @@ class TopLogprob(Struct, frozen=True, gc=False):
 
 
 class TokenLogprob(Struct, frozen=True, gc=False, rename={"top": "top_logprobs"}):
-    """`logprob` is finite: JSON has no -Infinity, and -9999.0 is what clients know for it."""
+    """A token's log probability, finite: JSON has no -Infinity, and -9999.0 is what clients know for it."""
 
     token: str
     logprob: float
@@ -73,7 +73,11 @@ class ReasoningDelta(Struct, frozen=True, gc=False):
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
-    """`call` counts the calls of one completion: 0, 1, 2, in order. Some upstreams start with arguments."""
+    """
+    The model begins to call a tool. Some upstreams start with arguments.
+
+    `call` counts the calls of one completion: 0, 1, 2, in order.
+    """
 
     index: int
     call: int
@@ -97,7 +101,7 @@ class ToolCallArguments(Struct, frozen=True, gc=False):
 
 
 class FunctionCallStart(Struct, frozen=True, gc=False):
-    """Legacy: at most one for each completion, and never beside tool calls."""
+    """Legacy form of a tool call: at most one for each completion, and never together with tool calls."""
 
     index: int
     name: str
@@ -143,7 +147,7 @@ class WebSearch(Struct, frozen=True, gc=False):
 
 
 class PromptLogprobs(Struct, frozen=True, gc=False):
-    """At most once, for the whole request: an entry a token of the prompt, None for the first."""
+    """Once for the whole request: an entry for each token of the prompt, None for the first."""
 
     entries: tuple[Json | None, ...]
 
@@ -153,7 +157,7 @@ class PromptLogprobs(Struct, frozen=True, gc=False):
 
 
 class Finish(Struct, frozen=True, gc=False):
-    """Exactly one for each completion, and its last event."""
+    """The end of one completion: exactly one for each, and its last event."""
 
     index: int
     reason: FinishReason

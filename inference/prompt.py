@@ -28,7 +28,7 @@ class TextPart(Struct, frozen=True):
 
 
 class ImagePart(Struct, frozen=True):
-    """A `data:` address, or one of http(s) where the deployment lets its backends fetch. We never do."""
+    """An image at a `data:` address, or at one of http(s) where backends may fetch it. We never do."""
 
     url: str
     detail: str | None = None
@@ -36,7 +36,7 @@ class ImagePart(Struct, frozen=True):
 
 
 class OtherPart(Struct, frozen=True):
-    """Audio, a file, a refusal said earlier: as the client wrote it, `type` included."""
+    """Audio, a file or an earlier refusal, as the client wrote it, `type` included."""
 
     type: str
     fields: Json
@@ -70,7 +70,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     function_call: ToolCall | None = None
     # Which call this turn (of role `tool`) answers.
     tool_call_id: str | None = None
-    # Which model said this, where a conversation went through several.
+    # Which model wrote this, where a conversation went through several.
     model_id: str | None = None
 
 
@@ -99,11 +99,11 @@ ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool | Json
 
 
 class JsonObject(Struct, frozen=True):
-    """The answer must be some JSON object."""
+    """A format of the answer: some JSON object."""
 
 
 class JsonSchema(Struct, frozen=True):
-    """The answer must be an instance of `schema`."""
+    """A format of the answer: an instance of `schema`."""
 
     name: str
     schema: Json
@@ -112,7 +112,7 @@ class JsonSchema(Struct, frozen=True):
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
-    """None is what the client left to the backend; no default is filled in here."""
+    """How tokens are chosen. None is what the client left to the backend; no default is filled in here."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -137,7 +137,11 @@ class Reasoning(Struct, frozen=True, kw_only=True):
 
 
 class CacheHints(Struct, frozen=True, kw_only=True):
-    """As the client sent them. Session affinity isolates `key` and `salt` to a project before they go out."""
+    """
+    Hints for prompt caches, as the client sent them.
+
+    `inference.serving.affinity` isolates `key` and `salt` to a project before they go out.
+    """
 
     key: str | None = None
     retention: str | None = None

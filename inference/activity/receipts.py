@@ -40,7 +40,7 @@ class PricedLine:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What was held for a request, and what became of it. Amounts are exact, in USD."""
+    """The hold of a request and its cost lines. Amounts are exact, in USD."""
 
     reservation: Reservation
     lines: list[PricedLine]

@@ -49,12 +49,12 @@ def _insert(rows: Sequence[Activity | ActivityRow]) -> None:
             daily.add(gains_of(distinct))
     except _SomeAreThere:
         with transaction.atomic(), connection.cursor() as cursor:
-            # Asked of the insert itself, which waits for one that is still being committed; a look would not.
+            # Asked of the insert itself, which waits for one still being committed; SELECT does not.
             daily.add(gains_of([row for row in distinct if activity.insert(cursor, [row])]))
 
 
 class _SomeAreThere(Exception):
-    """The connection broke while they were committed, so they are written again and counted already."""
+    """Some rows exist: the connection broke while they were committed, so they are counted already."""
 
 
 def gains_of(rows: Iterable[Activity | ActivityRow], times: int = 1) -> dict[tuple[Any, ...], list[int]]:

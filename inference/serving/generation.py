@@ -51,7 +51,7 @@ class Generation:
             count_tokens=admission.size.count_tokens,
             alert=log_alert(admission.targets[0].name),
         )
-        # Whether a byte has left for a backend that has not said since that it did nothing.
+        # Whether a byte has left for a backend that has not reported since that it did nothing.
         self._may_owe = False
         self._is_dispatched = admission.is_dispatched
         self._is_charge_waived = False

@@ -91,7 +91,7 @@ def _text_of_prompt(prompt: Prompt) -> str:
 
 
 def _is_readable(prompt: Prompt) -> bool:
-    """Whether all of it is text. No judge here reads an image, a file or a sound."""
+    """Whether all of the prompt is text. No judge here reads an image, a file or a sound."""
     return not prompt.images and "other_input" not in prompt.options_used
 
 

@@ -27,5 +27,5 @@ def is_deployments_fault(error: AttemptError) -> bool:
 
 
 def may_fall_back(error: AttemptError, *, is_provably_free: bool, has_answer_begun: bool) -> bool:
-    """Whether another deployment may be asked; what a provider rejected, each of them would."""
+    """Whether another deployment may be asked. What one provider rejected, another would as well."""
     return is_provably_free and not has_answer_begun and not isinstance(error, ProviderRejected)
