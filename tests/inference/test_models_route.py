@@ -65,21 +65,26 @@ def read(client: ApiClient, model_id: str) -> Any:
 def test_it_works(customer: ApiClient) -> None:
     model = make_served_model("simulator/echo", display_name="Echo", context_length=1_000)
 
-    told = read(customer, "simulator/echo")
+    model_read = read(customer, "simulator/echo")
 
-    assert {name: type(value) for name, value in told.items()} == FIELDS
-    assert (told["id"], told["object"], told["name"], told["root"]) == (model.pk, "model", model.pk, model.pk)
-    assert told["display_name"] == "Echo"
-    assert told["created"] == int(model.created_at.timestamp())
-    assert told["access"] == {
+    assert {name: type(value) for name, value in model_read.items()} == FIELDS
+    assert (model_read["id"], model_read["object"], model_read["name"], model_read["root"]) == (
+        model.pk,
+        "model",
+        model.pk,
+        model.pk,
+    )
+    assert model_read["display_name"] == "Echo"
+    assert model_read["created"] == int(model.created_at.timestamp())
+    assert model_read["access"] == {
         "required_checks": [],
         "available": True,
         "locked": False,
         "missing_requirements": [],
     }
-    assert told["is_ready"] is True
-    assert (told["sampling_limits"], told["sampling_limits_revision"]) == ({}, "0")
-    assert (told["context_length"], told["max_output_length"]) == (1_000, 1_000)
+    assert model_read["is_ready"] is True
+    assert (model_read["sampling_limits"], model_read["sampling_limits_revision"]) == ({}, "0")
+    assert (model_read["context_length"], model_read["max_output_length"]) == (1_000, 1_000)
 
 
 @pytest.mark.parametrize("path", ["org/model:free@v1", "org%2Fmodel:free@v1", "org%2fmodel%3Afree%40v1"])
@@ -129,7 +134,7 @@ def test_nonsense_is_not_found(customer: ApiClient, path: str) -> None:
     assert_error(customer.get(f"/v1/models/{path}"), 404)
 
 
-def test_one_without_a_price_is_not_told_to_be_free(customer: ApiClient) -> None:
+def test_a_model_without_a_price_is_not_shown_as_free(customer: ApiClient) -> None:
     make_served_model("m", prompt_price_picousd=None, completion_price_picousd=None)
     make_served_model("priced")
 
@@ -157,7 +162,7 @@ def test_a_locked_model_says_what_is_missing(
     assert read(stranger, "m")["access"]["missing_requirements"] == ["age", "terms"]
 
 
-def test_ready_is_one_place_that_is_on_and_answered(customer: ApiClient) -> None:
+def test_a_model_is_ready_if_one_deployment_is_on_and_answered(customer: ApiClient) -> None:
     model = make_model("m")
     assert read(customer, "m")["is_ready"] is False
 
@@ -198,7 +203,7 @@ def test_headers_of_the_sdks_change_nothing(customer: ApiClient) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/m"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_they_are_for_reading(customer: ApiClient, path: str, method: str) -> None:
+def test_the_model_routes_are_read_only(customer: ApiClient, path: str, method: str) -> None:
     make_served_model("m")
 
     assert_error(customer.request(method, path), 405, "method_not_allowed")

@@ -67,7 +67,7 @@ def rows_of(identifiers: list[str]) -> list[Reservation]:
     return [found[identifier] for identifier in identifiers]
 
 
-def test_a_hang_up_is_charged_what_was_generated(
+def test_a_disconnect_is_charged_what_was_generated(
     gateway: Gateway, process_environment: dict[str, str]
 ) -> None:
     with serving(gateway, process_environment) as (running, upstream):
@@ -99,11 +99,11 @@ def check_at_any_byte(gateway: Gateway, running: LiveServer, upstream: FaultyUps
     request = request_bytes(gateway, STEADY.replace("?", ":"))
     whole = len(b"".join(_read_all(running.port, request)).partition(b"\r\n\r\n")[2])
     del upstream.exchanges[:]
-    places = range(0, whole, EVERY)
+    offsets = range(0, whole, EVERY)
     charged: list[int] = []
     # In groups, so that the server is not too busy to notice who leaves.
-    for start in range(0, len(places), 40):
-        rows = rows_of(asyncio.run(_leave_at(running.port, request, places[start : start + 40])))
+    for start in range(0, len(offsets), 40):
+        rows = rows_of(asyncio.run(_leave_at(running.port, request, offsets[start : start + 40])))
         assert {row.state for row in rows} == {"settled"}
         charged += [row.charged_nanousd or 0 for row in rows]
     until(lambda: all(each.is_complete or each.closed_at for each in upstream.exchanges), 5)
@@ -114,13 +114,13 @@ def check_at_any_byte(gateway: Gateway, running: LiveServer, upstream: FaultyUps
     # The scheduled probe of backends asks for their models, once a minute.
     asked = [exchange for exchange in upstream.exchanges if exchange.path.endswith("/chat/completions")]
     generated = sorted(exchange.tokens_emitted for exchange in asked)
-    assert len(generated) == len(paid) == len(places)
+    assert len(generated) == len(paid) == len(offsets)
     assert all(0 <= made - paid_for <= 1 for made, paid_for in zip(generated, paid, strict=True))
     assert len(set(paid)) > WORDS / 2
 
 
-async def _leave_at(port: int, request: bytes, places: range) -> list[str]:
-    return await asyncio.gather(*(read_and_leave(port, request, bytes_read=place) for place in places))
+async def _leave_at(port: int, request: bytes, offsets: range) -> list[str]:
+    return await asyncio.gather(*(read_and_leave(port, request, bytes_read=offset) for offset in offsets))
 
 
 def _read_all(port: int, request: bytes) -> Iterator[bytes]:

@@ -27,16 +27,16 @@ async def ask_all(addresses: list[str], key: str, model: str, **fields: Any) -> 
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
 
-        async def ask(place: int) -> int:
+        async def ask(number: int) -> int:
             await start.wait()
-            url = f"{addresses[place % len(addresses)]}/v1/chat/completions"
+            url = f"{addresses[number % len(addresses)]}/v1/chat/completions"
             async with session.post(url, json=question(model, **fields)) as answer:
                 body = await answer.read()
                 is_stream = answer.status == 200 and fields.get("stream")
                 assert body.endswith(b"data: [DONE]\n\n" if is_stream else b"}")
                 return answer.status
 
-        asking = [asyncio.create_task(ask(place)) for place in range(ASKED)]
+        asking = [asyncio.create_task(ask(number)) for number in range(ASKED)]
         await asyncio.sleep(0)
         start.set()
         return Counter(await asyncio.gather(*asking))
@@ -61,13 +61,13 @@ def test_exactly_as_many_are_served_as_can_be_paid(
     several = with_credit("several", AFFORDABLE * 4 * BOUND * TOKEN_NANOUSD)
     with live_server(process_environment) as one, live_server(process_environment) as two:
         both = [one.address, two.address]
-        told = [
+        statuses = [
             asyncio.run(ask_all(both, plain.value, "echo")),
             asyncio.run(ask_all(both, streaming.value, "echo", stream=True)),
             asyncio.run(ask_all(both, several.value, "words", n=4, max_tokens=BOUND, seed=1)),
         ]
 
-    assert told == [{200: AFFORDABLE, 402: ASKED - AFFORDABLE}] * 3
+    assert statuses == [{200: AFFORDABLE, 402: ASKED - AFFORDABLE}] * 3
     for customer in (plain, streaming, several):
         rows = Reservation.objects.filter(organization_id=customer.project.organization_id)
         assert rows.filter(state="settled").count() == rows.count() == AFFORDABLE

@@ -33,21 +33,21 @@ pytestmark = [
 
 
 async def stream_at_once(running: LiveServer, key: str, model: str, count: int) -> list[float]:
-    """Memory after each tenth of all that is said, while all of it goes on at once."""
+    """Memory after each tenth of all that is generated, while all of it goes on at once."""
     headers = {"Authorization": f"Bearer {key}"}
     seen: list[float] = []
-    said = 0
+    generated = 0
     async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def read() -> bool:
-            nonlocal said
+            nonlocal generated
             url = f"{running.address}/v1/chat/completions"
             last = b""
             async with session.post(url, json=question(model, stream=True, max_tokens=9000)) as answer:
                 async for line in answer.content:
                     if line.startswith(b"data"):
-                        last, said = line, said + 1
-                        if said % (count * WORDS // 10) == 0:
+                        last, generated = line, generated + 1
+                        if generated % (count * WORDS // 10) == 0:
                             seen.append(megabytes(running))
             return last == b"data: [DONE]\n"
 

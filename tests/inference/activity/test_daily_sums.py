@@ -115,8 +115,8 @@ def test_a_first_token_is_counted_by_how_long_it_took(key: ProjectKey, limit: in
     sums = DailyActivity.objects.get()
     columns = [*(f"first_token_{each}_ms" for each in FIRST_TOKEN_MS), "first_token_later"]
     counts = {name: getattr(sums, name) for name in columns if getattr(sums, name)}
-    place = FIRST_TOKEN_MS.index(limit)
-    assert counts == {columns[place]: 1, columns[place + 1]: 1}
+    index = FIRST_TOKEN_MS.index(limit)
+    assert counts == {columns[index]: 1, columns[index + 1]: 1}
 
 
 @pytest.mark.django_db
@@ -243,20 +243,20 @@ def test_two_processes_add_to_one_day_and_nothing_is_lost(
         )
         for order in ("up", "down")
     ]
-    said: list[str] = []
-    readers: list[Callable[[], None]] = [_hearing(each, said) for each in writers]
+    outputs: list[str] = []
+    readers: list[Callable[[], None]] = [_hearing(each, outputs) for each in writers]
     for hear in readers:
         hear()
 
-    assert [each.returncode for each in writers] == [0, 0], said
+    assert [each.returncode for each in writers] == [0, 0], outputs
     assert DailyActivity.objects.count() == 30
     assert set(DailyActivity.objects.values_list("requests", "prompt_tokens")) == {(30, 90)}
     assert_sums_are_of_rows()
 
 
-def _hearing(process: subprocess.Popen[str], said: list[str]) -> Callable[[], None]:
+def _hearing(process: subprocess.Popen[str], outputs: list[str]) -> Callable[[], None]:
     """Let it begin; what is returned waits for its end."""
     assert process.stdin is not None
     process.stdin.write("go\n")
     process.stdin.flush()
-    return lambda: said.append(process.communicate(timeout=60)[1])
+    return lambda: outputs.append(process.communicate(timeout=60)[1])

@@ -1,4 +1,4 @@
-"""A client that can be told when to read, when to stop reading and when to leave, on the bare application."""
+"""A client that reads, stops reading and disconnects when a test says so, on the bare application."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Caller:
     def __init__(self, gateway: Gateway, model: str, **fields: Any) -> None:
         self.body = json.dumps(question(model, **fields)).encode()
         self.messages: list[dict[str, Any]] = []
-        self.is_gone = asyncio.Event()
+        self.has_disconnected = asyncio.Event()
         self.is_reading = asyncio.Event()
         self.is_reading.set()
         self._news = asyncio.Condition()
@@ -51,7 +51,7 @@ class Caller:
     async def _receive(self) -> dict[str, Any]:
         if self._unread:
             return self._unread.pop()
-        await self.is_gone.wait()
+        await self.has_disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: dict[str, Any]) -> None:
@@ -67,8 +67,8 @@ class Caller:
     async def until_records(self, count: int) -> None:
         await self.until(lambda caller: caller.content.count(b"\n\n") >= count)
 
-    def hang_up(self) -> None:
-        self.is_gone.set()
+    def disconnect(self) -> None:
+        self.has_disconnected.set()
 
     async def ended(self, seconds: float = 10) -> None:
         """Until the application has returned. A timeout around it would cancel it, and end it that way."""
@@ -90,12 +90,12 @@ class Caller:
 
 
 def run(story: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-    """Tell a story in a loop of its own, and close what it opened."""
+    """Run a story in a loop of its own, and close what it opened."""
 
-    async def told() -> Value:
+    async def closing() -> Value:
         try:
             return await story()
         finally:
             await registry.client.close()
 
-    return asyncio.run(told())
+    return asyncio.run(closing())

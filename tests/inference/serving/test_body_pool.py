@@ -213,7 +213,7 @@ def test_a_client_that_disconnects_stops_the_work_on_its_body(gateway: Gateway, 
     async def story() -> None:
         caller = Caller(gateway, "echo", said=LARGE)
         await happens(stuck.begun)
-        caller.hang_up()
+        caller.disconnect()
         await caller.ended()
 
     run(story)

@@ -65,7 +65,7 @@ def test_it_works(balancer: LoadBalancer) -> None:
     assert sorted(numbers(balancer.targets_in_order(served(1, 1, 1), b"x"))) == [1, 2, 3]
 
 
-def test_the_same_affinity_finds_the_same_place_in_every_process(balancer: LoadBalancer) -> None:
+def test_the_same_affinity_finds_the_same_deployment_in_every_process(balancer: LoadBalancer) -> None:
     other_process = LoadBalancer(chance=random.Random(8).random)
     model = served(100, 100, 100)
 
@@ -76,7 +76,7 @@ def test_the_same_affinity_finds_the_same_place_in_every_process(balancer: LoadB
 
 
 @pytest.mark.parametrize("with_affinity", [True, False])
-def test_first_places_follow_the_weights(balancer: LoadBalancer, with_affinity: bool) -> None:
+def test_first_choices_follow_the_weights(balancer: LoadBalancer, with_affinity: bool) -> None:
     model = served(100, 300, 600)
 
     first = Counter(
@@ -89,7 +89,7 @@ def test_first_places_follow_the_weights(balancer: LoadBalancer, with_affinity: 
     assert first[3] == pytest.approx(6_000, abs=250)
 
 
-def test_one_that_leaves_moves_only_its_own_requests(balancer: LoadBalancer) -> None:
+def test_a_deployment_that_leaves_moves_only_its_own_requests(balancer: LoadBalancer) -> None:
     model = served(100, 100, 100)
     smaller = ServedModel(
         id=model.id,
@@ -108,7 +108,7 @@ def test_one_that_leaves_moves_only_its_own_requests(balancer: LoadBalancer) -> 
         assert after == [number for number in before if number != 3]
 
 
-def test_one_that_keeps_failing_is_asked_last(balancer: LoadBalancer) -> None:
+def test_an_open_circuit_is_asked_last(balancer: LoadBalancer) -> None:
     model = served(1, 1_000_000)
     favourite = model.targets[1]
 
@@ -138,7 +138,7 @@ def test_when_all_fail_all_are_still_asked(balancer: LoadBalancer) -> None:
     assert numbers(balancer.targets_in_order(model, b"x")) == [2, 1]
 
 
-def test_after_a_while_one_request_finds_out(balancer: LoadBalancer, clock: Clock) -> None:
+def test_after_a_while_one_request_tries_an_open_circuit(balancer: LoadBalancer, clock: Clock) -> None:
     model = served(1, 1_000_000)
     favourite = model.targets[1]
     fail(balancer, favourite)
@@ -156,7 +156,7 @@ def test_after_a_while_one_request_finds_out(balancer: LoadBalancer, clock: Cloc
     assert balancer.targets_in_order(model, b"x")[0] is favourite
 
 
-def test_a_trial_that_fails_closes_it_at_once(balancer: LoadBalancer, clock: Clock) -> None:
+def test_a_trial_that_fails_opens_the_circuit_at_once(balancer: LoadBalancer, clock: Clock) -> None:
     model = served(1, 1_000_000)
     favourite = model.targets[1]
     fail(balancer, favourite)

@@ -144,12 +144,12 @@ def test_an_end(gateway: Gateway, upstream: FaultyUpstream, row: Row, stream: bo
 
     answer = gateway.ask(row.model, stream=stream)
 
-    assert_told(answer, row, stream)
+    assert_client_sees(answer, row, stream)
     assert_accounted(gateway, row)
     assert_let_go(upstream)
 
 
-def assert_told(answer: Answer, row: Row, stream: bool) -> None:
+def assert_client_sees(answer: Answer, row: Row, stream: bool) -> None:
     if row.code is None:
         assert answer.status == 200, answer.body
         if stream:
@@ -186,7 +186,7 @@ def assert_accounted(gateway: Gateway, row: Row) -> None:
 
 
 def assert_let_go(upstream: FaultyUpstream) -> None:
-    """Where the backend itself would have gone on for ever, it was told in time."""
+    """Where the backend itself would have gone on for ever, it was stopped in time."""
     exchange = upstream.last
     if exchange.model.startswith("hang") or exchange.model == "drip":
         loop = upstream._server.get_loop()
@@ -256,7 +256,7 @@ def test_the_deadline_wins_over_a_backend_that_is_never_silent_for_long(
 
     assert time.monotonic() - started < 10
     words = upstream.last.tokens_emitted
-    assert_told(answer, _late("drip", words, 504, "deadline_exceeded"), stream)
+    assert_client_sees(answer, _late("drip", words, 504, "deadline_exceeded"), stream)
     row = gateway.reservation()
     assert (row.state, row.basis) == (State.SETTLED, "observed")
     # What was on its way when the gateway closed may not have been seen.

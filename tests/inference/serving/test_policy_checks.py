@@ -38,7 +38,7 @@ BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
 FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
 
 # Where a phrase can hide in a chat request: fields beside the model.
-CHAT_HIDING_PLACES: dict[str, dict[str, Any]] = {
+CHAT_REQUESTS: dict[str, dict[str, Any]] = {
     "user": {"messages": [{"role": "user", "content": SAID}]},
     "system": {"messages": [{"role": "system", "content": SAID}, USER]},
     "developer": {"messages": [{"role": "developer", "content": SAID}, USER]},
@@ -92,7 +92,7 @@ CHAT_HIDING_PLACES: dict[str, dict[str, Any]] = {
     },
     "full width and zero width": {"messages": [{"role": "user", "content": "\uff49nternal on\u200bly"}]},
 }
-RESPONSES_HIDING_PLACES: dict[str, dict[str, Any]] = {
+RESPONSES_REQUESTS: dict[str, dict[str, Any]] = {
     "input": {"input": SAID},
     "instructions": {"input": "hello", "instructions": SAID},
     "item": {"input": [{"role": "user", "content": [{"type": "input_text", "text": SAID}]}]},
@@ -126,14 +126,14 @@ def assert_refused(answer: Answer, policy: Policy) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("place", CHAT_HIDING_PLACES)
+@pytest.mark.parametrize("hidden_in", CHAT_REQUESTS)
 def test_a_forbidden_chat_request_is_refused_wherever_it_hides(
-    gateway: Gateway, place: str, stream: bool
+    gateway: Gateway, hidden_in: str, stream: bool
 ) -> None:
     gateway.simulate("echo")
     policy = publish(gateway.project.organization, direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", stream=stream, **CHAT_HIDING_PLACES[place])
+    answer = ask(gateway, "/v1/chat/completions", stream=stream, **CHAT_REQUESTS[hidden_in])
 
     assert answer.status == 403
     assert_refused(answer, policy)
@@ -142,14 +142,14 @@ def test_a_forbidden_chat_request_is_refused_wherever_it_hides(
 
 
 @BOTH
-@pytest.mark.parametrize("place", RESPONSES_HIDING_PLACES)
+@pytest.mark.parametrize("hidden_in", RESPONSES_REQUESTS)
 def test_a_forbidden_responses_request_is_refused_wherever_it_hides(
-    gateway: Gateway, place: str, stream: bool
+    gateway: Gateway, hidden_in: str, stream: bool
 ) -> None:
     gateway.simulate("echo")
     policy = publish(gateway.project.organization, direction="request")
 
-    answer = ask(gateway, "/v1/responses", stream=stream, **RESPONSES_HIDING_PLACES[place])
+    answer = ask(gateway, "/v1/responses", stream=stream, **RESPONSES_REQUESTS[hidden_in])
 
     assert answer.status == 403
     assert_refused(answer, policy)
@@ -163,10 +163,10 @@ def test_what_no_policy_matches_passes_unchanged(
     gateway: Gateway, endpoint: str, direction: str, stream: bool
 ) -> None:
     gateway.simulate("echo")
-    said = {"messages": [USER]} if "chat" in endpoint else {"input": "hello"}
+    fields = {"messages": [USER]} if "chat" in endpoint else {"input": "hello"}
     publish(gateway.project.organization, direction=direction)
 
-    answer = ask(gateway, endpoint, stream=stream, **said)
+    answer = ask(gateway, endpoint, stream=stream, **fields)
 
     assert answer.status == 200
     assert b"hello" in answer.body
@@ -181,8 +181,8 @@ def test_a_forbidden_answer_never_leaves_and_is_paid_for(
     settings.GATEWAY_JUDGE_WINDOW_CHARACTERS = 40  # several windows before the phrase, which is cut in two
     gateway.simulate("echo")
     policy = publish(gateway.project.organization, direction="response")
-    said = "nothing to see here, " * 10 + SAID
-    fields = {"messages": [{"role": "user", "content": said}]} if "chat" in endpoint else {"input": said}
+    text = "nothing to see here, " * 10 + SAID
+    fields = {"messages": [{"role": "user", "content": text}]} if "chat" in endpoint else {"input": text}
 
     answer = ask(gateway, endpoint, stream=stream, **fields)
 
@@ -197,7 +197,7 @@ def test_every_choice_is_judged(gateway: Gateway, stream: bool) -> None:
     gateway.simulate("echo")
     policy = publish(gateway.project.organization, direction="response")
 
-    answer = ask(gateway, "/v1/chat/completions", n=3, stream=stream, **CHAT_HIDING_PLACES["user"])
+    answer = ask(gateway, "/v1/chat/completions", n=3, stream=stream, **CHAT_REQUESTS["user"])
 
     assert_refused(answer, policy)
 
@@ -247,7 +247,7 @@ def test_a_monitoring_policy_records_and_lets_pass(gateway: Gateway, stream: boo
     gateway.simulate("echo")
     publish(gateway.project.organization, mode="monitoring", direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", stream=stream, **CHAT_HIDING_PLACES["user"])
+    answer = ask(gateway, "/v1/chat/completions", stream=stream, **CHAT_REQUESTS["user"])
 
     assert answer.status == 200
     assert b"internal" in answer.body
@@ -257,7 +257,7 @@ def test_a_refusal_is_recorded_without_the_text(gateway: Gateway) -> None:
     gateway.simulate("echo")
     policy = publish(gateway.project.organization, direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", **CHAT_HIDING_PLACES["user"])
+    answer = ask(gateway, "/v1/chat/completions", **CHAT_REQUESTS["user"])
 
     verdicts.flush()
     verdict = Verdict.objects.get()
@@ -269,10 +269,10 @@ def test_a_refusal_is_recorded_without_the_text(gateway: Gateway) -> None:
 def test_a_request_may_name_further_policies(gateway: Gateway) -> None:
     gateway.simulate("echo")
     policy = publish(gateway.project.organization, direction="request", scope="unattached")
-    said = CHAT_HIDING_PLACES["user"]
+    fields = CHAT_REQUESTS["user"]
 
-    assert ask(gateway, "/v1/chat/completions", **said).status == 200
-    named = ask(gateway, "/v1/chat/completions", policy_ids=[str(policy.pk)] * 3, **said)
+    assert ask(gateway, "/v1/chat/completions", **fields).status == 200
+    named = ask(gateway, "/v1/chat/completions", policy_ids=[str(policy.pk)] * 3, **fields)
 
     assert named.status == 403
     assert_refused(named, policy)
@@ -296,12 +296,12 @@ def test_a_strangers_policy_cannot_be_named(gateway: Gateway, rival: Organizatio
 def test_a_paused_policy_stops_nothing_from_then_on(gateway: Gateway) -> None:
     gateway.simulate("echo")
     policy = publish(gateway.project.organization, direction="request")
-    said = CHAT_HIDING_PLACES["user"]
-    assert ask(gateway, "/v1/chat/completions", **said).status == 403
+    fields = CHAT_REQUESTS["user"]
+    assert ask(gateway, "/v1/chat/completions", **fields).status == 403
 
     services.pause_policy(policy=policy, actor=SOMEONE)
 
-    assert ask(gateway, "/v1/chat/completions", **said).status == 200
+    assert ask(gateway, "/v1/chat/completions", **fields).status == 200
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the consumer does about a client who leaves, who does not read, who waits, whose server stops."""
+"""Disconnects, slow readers, keep-alive comments, heartbeats and the shutdown of the process."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def simulator() -> SimulatorBackend:
 
 
 async def until_running() -> None:
-    """Until the simulator is at work. It tells nobody, so it is looked at."""
+    """Wait until the simulator is at work. It has no event for that, so it is polled."""
     async with asyncio.timeout(5):
         while not (registry._made and simulator().running):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def until_said(words: int) -> None:
-    """Until the one request's backend has said so much, of which a client who waits for JSON sees nothing."""
+async def until_generated(words: int) -> None:
+    """Wait until the only request generated so much, of which a client who waits for JSON sees nothing."""
     async with asyncio.timeout(5):
-        while heard() < words:  # noqa: ASYNC110
+        while words_generated() < words:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-def heard() -> int:
+def words_generated() -> int:
     for request in request_task.running_requests:
         if request.generation is not None and request.generation._meter.has_output:
             seen = request.generation._meter.usage()
@@ -76,7 +76,7 @@ def test_the_head_of_a_stream_comes_with_its_first_record(gateway: Gateway) -> N
         await asyncio.sleep(0.3)
         assert caller.messages == []
         await caller.until_records(1)
-        caller.hang_up()
+        caller.disconnect()
         await caller.ended()
         return caller.messages[:2]
 
@@ -85,14 +85,14 @@ def test_the_head_of_a_stream_comes_with_its_first_record(gateway: Gateway) -> N
     assert first["body"].startswith(b"data: {")
 
 
-def test_a_hang_up_stops_the_backend_and_is_charged_what_was_said(gateway: Gateway) -> None:
+def test_a_disconnect_stops_the_backend_and_is_charged_what_was_generated(gateway: Gateway) -> None:
     gateway.simulate("paced-1000x100")
 
     async def story() -> int:
         caller = Caller(gateway, "paced-1000x100", stream=True)
         await caller.until_records(5)
         assert simulator().running == 1
-        caller.hang_up()
+        caller.disconnect()
         await caller.ended()
         assert simulator().running == 0
         return len(caller.content.strip().split(b"\n\n"))
@@ -112,8 +112,8 @@ def test_a_client_that_waits_for_json_and_leaves_is_charged_too(gateway: Gateway
 
     async def story() -> None:
         caller = Caller(gateway, "fails-hang-midway")
-        await until_said(3)
-        caller.hang_up()
+        await until_generated(3)
+        caller.disconnect()
         await caller.ended()
         assert caller.messages == []
 
@@ -123,13 +123,13 @@ def test_a_client_that_waits_for_json_and_leaves_is_charged_too(gateway: Gateway
 
 
 @BOTH
-def test_a_hang_up_before_the_backend_said_a_word_is_unknown(gateway: Gateway, stream: bool) -> None:
+def test_a_disconnect_before_the_first_word_is_unknown(gateway: Gateway, stream: bool) -> None:
     gateway.simulate("fails-hang")
 
     async def story() -> None:
         caller = Caller(gateway, "fails-hang", stream=stream)
         await until_running()
-        caller.hang_up()
+        caller.disconnect()
         await caller.ended()
         assert caller.messages == []
 
@@ -138,7 +138,7 @@ def test_a_hang_up_before_the_backend_said_a_word_is_unknown(gateway: Gateway, s
     assert gateway.activity().cost_nanousd is None
 
 
-def test_a_hang_up_while_credit_is_held_leaves_no_hold(
+def test_a_disconnect_while_credit_is_held_leaves_no_hold(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway.simulate("echo")
@@ -154,7 +154,7 @@ def test_a_hang_up_while_credit_is_held_leaves_no_hold(
         monkeypatch.setattr(Ledger, "reserve", slow_reserve)
         caller = Caller(gateway, "echo", stream=True)
         await asked.wait()
-        caller.hang_up()
+        caller.disconnect()
         await caller.ended()
 
     run(story)
@@ -162,7 +162,7 @@ def test_a_hang_up_while_credit_is_held_leaves_no_hold(
     assert not Reservation.objects.filter(state__in=["held", "unknown"]).exists()
 
 
-def test_a_hang_up_while_it_is_settled_changes_nothing(
+def test_a_disconnect_while_it_is_settled_changes_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway.simulate("echo")
@@ -173,7 +173,7 @@ def test_a_hang_up_while_it_is_settled_changes_nothing(
 
         async def settle_late(self: Ledger, *args: Any) -> Any:
             assert caller is not None
-            caller.hang_up()
+            caller.disconnect()
             await asyncio.sleep(0.05)
             return await settle(self, *args)
 
@@ -241,7 +241,7 @@ def test_a_silent_stream_is_kept_alive_with_comments(gateway: Gateway, settings:
     async def story() -> Caller:
         caller = Caller(gateway, "fails-hang-midway", stream=True)
         await caller.until(lambda caller: KEEP_ALIVE in caller.content)
-        caller.hang_up()
+        caller.disconnect()
         await caller.ended()
         return caller
 
@@ -264,7 +264,7 @@ def test_no_comment_comes_before_the_first_record(gateway: Gateway, settings: An
     assert run(story) == 504
 
 
-def test_heartbeats_tell_the_ledger_what_was_said(gateway: Gateway, settings: Any) -> None:
+def test_heartbeats_tell_the_ledger_what_was_generated(gateway: Gateway, settings: Any) -> None:
     settings.GATEWAY_HEARTBEAT_SECONDS = 1
     gateway.simulate("fails-hang-midway")
     beats: list[Any] = []
@@ -283,7 +283,7 @@ def test_heartbeats_tell_the_ledger_what_was_said(gateway: Gateway, settings: An
         caller = Caller(gateway, "fails-hang-midway", stream=True)
         await caller.until_records(3)
         await done.wait()
-        caller.hang_up()
+        caller.disconnect()
         await caller.ended()
 
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -303,7 +303,7 @@ def test_a_process_that_ends_says_so_and_settles(gateway: Gateway, stream: bool)
         if stream:
             await caller.until_records(3)
         else:
-            await until_said(3)
+            await until_generated(3)
         await request_task.stop_all()
         await caller.ended()
         return caller
@@ -373,16 +373,16 @@ def test_the_life_of_a_process(gateway: Gateway) -> None:
     sent: list[str] = []
 
     async def story() -> Caller:
-        told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        messages: asyncio.Queue[dict[str, str]] = asyncio.Queue()
 
         async def send(message: dict[str, str]) -> None:
             sent.append(message["type"])
 
-        life = asyncio.create_task(Lifespan()({"type": "lifespan"}, told.get, send))
-        told.put_nowait({"type": "lifespan.startup"})
+        life = asyncio.create_task(Lifespan()({"type": "lifespan"}, messages.get, send))
+        messages.put_nowait({"type": "lifespan.startup"})
         caller = Caller(gateway, "paced-1000x100", stream=True)
         await caller.until_records(3)
-        told.put_nowait({"type": "lifespan.shutdown"})
+        messages.put_nowait({"type": "lifespan.shutdown"})
         await life
         await caller.ended()
         return caller

@@ -41,7 +41,7 @@ def test_every_other_route_of_customers_refuses_it(gateway: Gateway, rotated: st
     assert ApiClient(rotated).get("/v1/models").status == 200
 
 
-def test_it_is_refused_without_a_hold_or_a_place_in_the_minute(gateway: Gateway, rotated: str) -> None:
+def test_it_is_refused_without_a_hold_or_a_count_in_the_rate_limit(gateway: Gateway, rotated: str) -> None:
     held = gateway.account.held_nanousd, gateway.account.settled_nanousd
 
     assert [gateway.ask("echo").status for _ in range(3)] == [401] * 3

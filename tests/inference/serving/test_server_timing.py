@@ -35,7 +35,7 @@ def test_it_works(gateway: Gateway, settings: Any, stream: bool) -> None:
 
 
 @BOTH
-def test_nobody_is_told_unless_it_is_wanted(gateway: Gateway, stream: bool) -> None:
+def test_there_is_no_server_timing_by_default(gateway: Gateway, stream: bool) -> None:
     gateway.simulate("echo")
 
     assert "server-timing" not in gateway.ask("echo", stream=stream).headers
