@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -10,23 +11,11 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.viewsets import ViewSet
 
-from gateway_site.api.envelope import TOKEN_COUNT_PATH
-from gateway_site.api.openapi.document import (
-    COUNT_STATUSES,
-    GENERATION_STATUSES,
-    RESPONSE_STATUSES,
-    WrappedErrorEnvelope,
-)
-from inference.dialects.chat import dialect
-from inference.dialects.chat.request import ChatCompletionRequest
-from inference.dialects.chat.response import ChatCompletion, ChatCompletionChunk
-from inference.dialects.messages.request import CountTokensRequest, TokenCount
-from inference.dialects.responses import dialect as responses
-from inference.dialects.responses.request import ResponseRequest
-from inference.dialects.responses.response import ResponseEvent, ResponseObject
+from inference.dialects import registry
+from inference.dialects.documentation import RouteDocumentation, StreamDocumentation
+from inference.dialects.messages import count_tokens
 from inference.serving.affinity import MAX_SESSION_LENGTH, SESSION_ALIAS, SESSION_HEADER
 from inference.serving.consumers import PERMISSION
-from inference.serving.count_tokens_consumer import BETA_HEADER, MAX_BETA_LENGTH, VERSION_HEADER
 from organization.authentication import CustomerKeyAuthentication
 
 # Blanks around a header's value are not part of it.
@@ -71,112 +60,57 @@ class MsgspecComponents(OpenApiSerializerExtension):
         return own
 
 
-def record_of(
-    payload: type[msgspec.Struct], description: str, *, last: str | None = None
-) -> type[msgspec.Struct]:
+def record_of(stream: StreamDocumentation) -> type[msgspec.Struct]:
     """A server-sent event whose data is a payload, as JSON in a string, or the word that ends the stream."""
+    name = stream.payload.__name__
     content: dict[str, Any] = {
         "contentMediaType": "application/json",
-        "contentSchema": {"$ref": f"#/components/schemas/{payload.__name__}"},
+        "contentSchema": {"$ref": f"#/components/schemas/{name}"},
     }
-    if last is not None:
-        content = {"anyOf": [{"const": last}, content]}
-    data = Annotated[str, msgspec.Meta(description=description, extra_json_schema=content)]
+    if stream.last is not None:
+        content = {"anyOf": [{"const": stream.last}, content]}
+    data = Annotated[str, msgspec.Meta(description=stream.description, extra_json_schema=content)]
     # What the reference points at is described along with it.
-    return msgspec.defstruct(f"{payload.__name__}Record", [("data", data)], namespace={"holds": (payload,)})
+    return msgspec.defstruct(f"{name}Record", [("data", data)], namespace={"holds": (stream.payload,)})
 
 
-class ChatCompletionsRoute(ViewSet):
-    """Describes `consumers.chat_completions`, which serves it. Nothing routes here."""
+def view_of(documentation: RouteDocumentation) -> type[ViewSet]:
+    """Make the view that the generator describes. Nothing routes to it: a consumer serves the path."""
+    responses: dict[Any, type[msgspec.Struct]] = {(200, "application/json"): documentation.response}
+    if documentation.stream is not None:
+        responses[200, "text/event-stream"] = record_of(documentation.stream)
 
-    authentication_classes = [CustomerKeyAuthentication]
-    required_permissions = {"create": PERMISSION}
-    error_statuses = GENERATION_STATUSES
+    class DocumentedRoute(ViewSet):
+        authentication_classes = [CustomerKeyAuthentication]
+        required_permissions = {"create": PERMISSION}
+        error_statuses = documentation.error_statuses
+        error_envelope = documentation.error_envelope
 
-    @extend_schema(
-        tags=["Inference"],
-        operation_id="createChatCompletion",
-        summary="Generate a chat completion",
-        parameters=SESSION_PARAMETERS,
-        request={"application/json": ChatCompletionRequest},
-        responses={
-            (200, "application/json"): ChatCompletion,
-            (200, "text/event-stream"): record_of(
-                ChatCompletionChunk,
-                "A chunk; in the last event `[DONE]`, or after a failure an `error`.",
-                last="[DONE]",
-            ),
-        },
-    )
-    def create(self, request: Any) -> None:
-        """
-        One JSON object, or with `stream` a stream of server-sent events, each holding a chunk. The last
-        one is `[DONE]`; after a failure it is an `error` instead.
-        """
+        @extend_schema(
+            tags=["Inference"],
+            operation_id=documentation.operation_id,
+            summary=documentation.summary,
+            description=documentation.description,
+            parameters=[*SESSION_PARAMETERS, *documentation.headers],
+            request={"application/json": documentation.request},
+            responses=responses,
+        )
+        def create(self, request: Any) -> None: ...
+
+    return DocumentedRoute
 
 
-class ResponsesRoute(ViewSet):
-    """Describes `consumers.responses_endpoint`."""
-
-    authentication_classes = [CustomerKeyAuthentication]
-    required_permissions = {"create": PERMISSION}
-    error_statuses = RESPONSE_STATUSES
-
-    @extend_schema(
-        tags=["Inference"],
-        operation_id="createResponse",
-        summary="Generate a stateless response",
-        parameters=SESSION_PARAMETERS,
-        request={"application/json": ResponseRequest},
-        responses={
-            (200, "application/json"): ResponseObject,
-            (200, "text/event-stream"): record_of(ResponseEvent, "An event, named by its `type`."),
-        },
-    )
-    def create(self, request: Any) -> None:
-        """
-        One JSON object, or with `stream` a stream of typed events. The last one is `response.completed`,
-        `response.incomplete` or `response.failed`; before the last of these comes an `error`.
-        """
-
-
-class CountTokensRoute(ViewSet):
-    """Describes `count_consumer.count_tokens`."""
-
-    authentication_classes = [CustomerKeyAuthentication]
-    required_permissions = {"create": PERMISSION}
-    error_statuses = COUNT_STATUSES
-    error_envelope = WrappedErrorEnvelope
-
-    @extend_schema(
-        tags=["Inference"],
-        operation_id="countTokens",
-        summary="Count the input tokens of a Messages-shaped input",
-        parameters=[
-            *SESSION_PARAMETERS,
-            OpenApiParameter(VERSION_HEADER, {"type": "string"}, location=OpenApiParameter.HEADER),
-            OpenApiParameter(
-                BETA_HEADER,
-                {"type": "string", "maxLength": MAX_BETA_LENGTH},
-                location=OpenApiParameter.HEADER,
-                description="Flags, separated by commas.",
-            ),
-        ],
-        request={"application/json": CountTokensRequest},
-        responses={200: TokenCount},
-    )
-    def create(self, request: Any) -> None:
-        """Nothing is generated, held or charged. An estimate where no tokenizer of the model is at hand."""
-
-
-ROUTES: tuple[tuple[str, type[ViewSet]], ...] = (
-    (dialect.PATH, ChatCompletionsRoute),
-    (responses.PATH, ResponsesRoute),
-    (TOKEN_COUNT_PATH, CountTokensRoute),
-)
+def documented_routes() -> Iterator[tuple[str, RouteDocumentation]]:
+    """Each path that is served ahead of Django, with its documentation."""
+    for dialect in registry.DIALECTS:
+        yield dialect.path, dialect.documentation
+    yield count_tokens.PATH, count_tokens.DOCUMENTATION
 
 
 def add_generation_routes(endpoints: list[tuple[str, str, str, Any]]) -> list[tuple[str, str, str, Any]]:
-    """A preprocessing hook of the generator."""
-    routes = [(path, path, "POST", route.as_view({"post": "create"})) for path, route in ROUTES]
+    """Add the routes that no URL configuration has: a preprocessing hook of the generator."""
+    routes = [
+        (path, path, "POST", view_of(documentation).as_view({"post": "create"}))
+        for path, documentation in documented_routes()
+    ]
     return [*endpoints, *routes]

@@ -9,11 +9,8 @@ here one waits for its end or the client's, whichever comes first.
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -21,13 +18,9 @@ from django.conf import settings
 from gateway_site.api.bodies.strict_json import require_json_content_type
 from gateway_site.api.errors import ApiError, MethodNotAllowed
 from gateway_site.api.headers import values_by_name
-from inference.activity import writer
+from inference.activity import writer as activity_writer
 from inference.activity.trace import RequestTrace
-from inference.dialects.chat import dialect as chat
-from inference.dialects.chat import parse as chat_prompt
-from inference.dialects.chat.completion_info import CompletionInfo
-from inference.dialects.chat.parse import ChatCall
-from inference.dialects.responses import dialect as responses
+from inference.dialects.base import Dialect, RequestContext, Writer
 from inference.events import Event
 from inference.serving import affinity, authentication
 from inference.serving.admission import admit
@@ -45,55 +38,10 @@ from policies.enforcement.request_policies import Gate, look
 PERMISSION = "inference:write"
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """What differs between the endpoints: how a request is read, and how events are written."""
-
-    path: str
-    parse: Callable[..., Any]
-    # Of a call, its organization and the request's id: what the other three need to write its answer.
-    head: Callable[[Any, uuid.UUID, uuid.UUID], Any]
-    fold: Callable[[AsyncIterator[Event], Any], Awaitable[bytes]]
-    records: Callable[[AsyncIterator[Event], Any], AsyncGenerator[bytes, None]]
-    error_record: Callable[[Any, ApiError], bytes]
-
-
-def _parse_chat(raw: bytes, *, organization_id: uuid.UUID, remote_images: bool) -> ChatCall:
-    return chat_prompt.parse(raw, remote_images=remote_images)
-
-
-def _chat_head(call: ChatCall, organization_id: uuid.UUID, identifier: uuid.UUID) -> CompletionInfo:
-    return CompletionInfo(
-        id=f"chatcmpl-{identifier.hex}",
-        created=int(time.time()),
-        model=call.prompt.model,
-        include_usage=call.include_usage,
-        show_reasoning=call.prompt.reasoning.shown,
-    )
-
-
-CHAT = Dialect(
-    path=chat.PATH,
-    parse=_parse_chat,
-    head=_chat_head,
-    fold=chat.fold,
-    records=chat.records,
-    error_record=lambda head, error: chat.error_record(error),
-)
-RESPONSES = Dialect(
-    path=responses.PATH,
-    parse=responses.parse,
-    head=responses.begin,
-    fold=responses.fold,
-    records=responses.records,
-    error_record=responses.error_record,
-)
-
-
 class GenerationConsumer:
-    """Serves one endpoint, whole or streamed."""
+    """The ASGI application of one generation endpoint, for answers in JSON and streams."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect[Any]) -> None:
         self.dialect = dialect
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -109,7 +57,7 @@ class GenerationConsumer:
             trace.fail(error)
             raise without_frames(error) from None
         finally:
-            writer.record(trace)
+            activity_writer.record(trace)
 
     async def _serve(self, key: ProjectKey, trace: RequestTrace, scope: Any, receive: Any, send: Any) -> None:
         require(key, PERMISSION)
@@ -138,18 +86,22 @@ class GenerationConsumer:
         body: bytes,
     ) -> None:
         in_force = look(key.project)  # asked while the body is parsed
-        organization_id = key.project.organization_id
+        context = RequestContext(
+            request_id=trace.id,
+            organization_id=key.project.organization_id,
+            remote_images=settings.GATEWAY_REMOTE_IMAGES,
+        )
         began = time.monotonic()
-        work = BodyWork.on(body, organization_id)
-        call = await self._parse(body, organization_id, work)
+        work = BodyWork.on(body, context.organization_id)
+        request = await work.run(self.dialect.parse, body, context)
         del body
-        trace.model, trace.is_stream = call.prompt.model, call.stream
+        trace.model, trace.is_stream = request.prompt.model, request.stream
         parsed = trace.record_step("parse", began)
         gate = await Gate.open(
-            project=key.project, request_id=trace.id, policy_ids=call.policy_ids, snapshot=in_force
+            project=key.project, request_id=trace.id, policy_ids=request.policy_ids, snapshot=in_force
         )
         admission = await admit(
-            call.prompt,
+            request.prompt,
             key=key,
             session=session,
             request_id=trace.id,
@@ -157,28 +109,42 @@ class GenerationConsumer:
             work=work,
         )
         trace.record_step("reserve", parsed)
-        head = self.dialect.head(call, organization_id, trace.id)
         async with Generation(admission, trace, work) as generation:
             request_task.generation = generation
+            writer = self.dialect.writer(request, context)
             answer = await with_policies(
-                generation, gate=gate, prompt=call.prompt, is_streamed=call.stream, work=work
+                generation, gate=gate, prompt=request.prompt, is_streamed=request.stream, work=work
             )
             async with aclosing(answer) as events:
-                await self._answer(request_task, events, head, call.stream)
+                await send_answer(request_task.sender, events, writer, is_stream=request.stream)
         trace.succeed()
 
-    async def _answer(
-        self, request_task: RequestTask, events: AsyncIterator[Event], head: Any, is_stream: bool
-    ) -> None:
-        if is_stream:
-            async with aclosing(self.dialect.records(events, head)) as records:
-                await request_task.sender.send_stream(records, partial(self.dialect.error_record, head))
-        else:
-            await request_task.sender.send_json(await self.dialect.fold(events, head))
 
-    async def _parse(self, body: bytes, organization_id: uuid.UUID, work: BodyWork) -> Any:
-        remote = settings.GATEWAY_REMOTE_IMAGES
-        return await work.run(self.dialect.parse, body, organization_id=organization_id, remote_images=remote)
+async def send_answer(
+    sender: ResponseSender, events: AsyncIterator[Event], writer: Writer, *, is_stream: bool
+) -> None:
+    """
+    Send the events as the dialect writes them: as they come, or folded into one JSON object.
+
+    Both wait for the end of the events, and so for the settlement, before the last byte is sent.
+    """
+    if is_stream:
+        async with aclosing(_records(events, writer)) as records:
+            await sender.send_stream(records, writer.fail)
+    else:
+        add = writer.add
+        async for event in events:
+            add(event)
+        await sender.send_json(writer.result())
+
+
+async def _records(events: AsyncIterator[Event], writer: Writer) -> AsyncGenerator[bytes, None]:
+    """The records of a stream, each with its blank line, to the last."""
+    write = writer.write
+    async for event in events:
+        if record := write(event):
+            yield record
+    yield writer.end()
 
 
 def without_frames(error: ApiError) -> ApiError:
@@ -211,7 +177,3 @@ async def read_body(receive: Any) -> bytes | None:
         chunks.append(message.get("body", b""))
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-chat_completions = GenerationConsumer(CHAT)
-responses_endpoint = GenerationConsumer(RESPONSES)

@@ -18,7 +18,8 @@ from django.core.handlers.asgi import ASGIRequest
 from gateway_site.api.errors import ApiError, InvalidRequest, MethodNotAllowed, ProjectArchivedForUse
 from gateway_site.api.headers import values_by_name
 from gateway_site.database.off_loop import off_loop
-from inference.dialects.messages import parse
+from inference.dialects.messages.count_tokens import BETA_HEADER, MAX_BETA_LENGTH
+from inference.dialects.messages.parse import parse
 from inference.dialects.messages.request import TokenCount
 from inference.serving import affinity, token_counting
 from inference.serving.body_pool import BodyWork
@@ -30,10 +31,6 @@ from organization.authentication import CustomerKeyAuthentication
 from organization.models import ProjectKey
 from organization.permissions import require
 
-# Unspecified: messages-headers. As the SDK sends them. Any version will do: the count is the same in all.
-VERSION_HEADER = "anthropic-version"
-BETA_HEADER = "anthropic-beta"
-MAX_BETA_LENGTH = 512
 HEADERS = ("Content-Type", "Content-Encoding", BETA_HEADER, affinity.SESSION_HEADER, affinity.SESSION_ALIAS)
 
 
@@ -60,7 +57,7 @@ async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
 
 async def _count(sender: ResponseSender, key: ProjectKey, body: bytes) -> None:
     work = BodyWork.on(body, key.project.organization_id)
-    call = await work.run(parse.parse, body, remote_images=settings.GATEWAY_REMOTE_IMAGES)
+    call = await work.run(parse, body, remote_images=settings.GATEWAY_REMOTE_IMAGES)
     del body
     counted = TokenCount(await token_counting.count(call, key, work))
     await sender.send_json(msgspec.json.encode(counted))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from gateway_site.api.envelope import TOKEN_COUNT_PATH
-from inference.serving.consumers import chat_completions, responses_endpoint
+from inference.dialects import registry
+from inference.dialects.messages.count_tokens import PATH as TOKEN_COUNT_PATH
+from inference.serving.consumers import GenerationConsumer
 from inference.serving.count_tokens_consumer import count_tokens
 
 
@@ -24,10 +25,9 @@ class PathRouter:
     def __init__(self, otherwise: Any) -> None:
         self._otherwise = otherwise
         self._consumers: dict[str, Any] = {
-            chat_completions.dialect.path: chat_completions,
-            responses_endpoint.dialect.path: responses_endpoint,
-            TOKEN_COUNT_PATH: count_tokens,
+            dialect.path: GenerationConsumer(dialect) for dialect in registry.DIALECTS
         }
+        self._consumers[TOKEN_COUNT_PATH] = count_tokens
 
     def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         served: Awaitable[None] = self._consumers.get(scope["path"], self._otherwise)(scope, receive, send)

@@ -71,8 +71,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 async def measure(rounds: int, vocabularies: list[str]) -> float:
     """Print a line for each text, and return the longest that counting took the loop."""
     from inference import tokenizer
+    from inference.dialects.base import RequestContext
+    from inference.dialects.chat.dialect import CHAT
     from inference.serving.body_pool import BodyWork
-    from inference.serving.consumers import chat_completions
 
     worst, lag = 0.0, Lag()
     watching = asyncio.create_task(lag.watch())
@@ -83,9 +84,9 @@ async def measure(rounds: int, vocabularies: list[str]) -> float:
                 text = (unit * (size // len(unit) + 1))[:size]
                 body = {"model": "m", "messages": [{"role": "user", "content": text}]}
                 raw = json.dumps(body, ensure_ascii=False).encode()
-                organization_id = uuid.uuid4()
-                work = BodyWork.on(raw, organization_id)
-                read = partial(chat_completions._parse, raw, organization_id, work)
+                context = RequestContext(request_id=uuid.uuid4(), organization_id=uuid.uuid4())
+                work = BodyWork.on(raw, context.organization_id)
+                read = partial(work.run, CHAT.parse, raw, context)
                 count = partial(tokenizer.size_of, (await read()).prompt, vocabulary, work)
                 reading = [await lag.of(read) for _ in range(rounds)]
                 counting = [await lag.of(count) for _ in range(rounds)]

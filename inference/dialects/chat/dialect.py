@@ -1,52 +1,51 @@
-"""
-Writing chat completions: the same events as one JSON object or as a stream of records.
-
-    async with aclosing(pipeline.generate(...)) as events:
-        body = await fold(events, info)               # or
-        async for record in records(events, info): …
-
-Both end when the events end, so whatever the pipeline does last (settle) is done before the last byte.
-"""
+"""Chat completions: the dialect of POST /v1/chat/completions."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import time
 
-import msgspec
-
-from gateway_site.api import envelope
-from gateway_site.api.errors import ApiError
+from gateway_site.api.openapi.document import GENERATION_STATUSES
+from inference.dialects.base import Dialect, RequestContext
 from inference.dialects.chat.completion_info import CompletionInfo
-from inference.dialects.chat.fold import ChatFold
-from inference.dialects.chat.stream import ChatStream
-from inference.dialects.sse import escape_line_breaks
-from inference.events import Event
-
-PATH = "/v1/chat/completions"
-
-
-async def fold(events: AsyncIterator[Event], info: CompletionInfo) -> bytes:
-    """The body of a chat completion."""
-    completion = ChatFold(info)
-    async for event in events:
-        completion.add(event)
-    return msgspec.json.encode(completion.result())
+from inference.dialects.chat.parse import ParsedChatRequest, parse
+from inference.dialects.chat.request import PATH, ChatCompletionRequest
+from inference.dialects.chat.response import ChatCompletion, ChatCompletionChunk
+from inference.dialects.chat.writer import ChatWriter
+from inference.dialects.documentation import RouteDocumentation, StreamDocumentation
 
 
-async def records(events: AsyncIterator[Event], info: CompletionInfo) -> AsyncGenerator[bytes, None]:
-    """The records of a stream, each with its blank line, to the last."""
-    stream = ChatStream(info)
-    async for event in events:
-        if record := stream.write(event):
-            yield record
-    yield stream.end()
+class ChatDialect(Dialect[ParsedChatRequest]):
+    path = PATH
+    documentation = RouteDocumentation(
+        operation_id="createChatCompletion",
+        summary="Generate a chat completion",
+        description=(
+            "One JSON object, or with `stream` a stream of server-sent events, each holding a chunk. "
+            "The last\none is `[DONE]`; after a failure it is an `error` instead."
+        ),
+        request=ChatCompletionRequest,
+        response=ChatCompletion,
+        stream=StreamDocumentation(
+            payload=ChatCompletionChunk,
+            description="A chunk; in the last event `[DONE]`, or after a failure an `error`.",
+            last="[DONE]",
+        ),
+        error_statuses=GENERATION_STATUSES,
+    )
+
+    def parse(self, body: bytes, context: RequestContext, /) -> ParsedChatRequest:
+        return parse(body, remote_images=context.remote_images)
+
+    def writer(self, request: ParsedChatRequest, context: RequestContext, /) -> ChatWriter:
+        return ChatWriter(
+            CompletionInfo(
+                id=f"chatcmpl-{context.request_id.hex}",
+                created=int(time.time()),
+                model=request.prompt.model,
+                include_usage=request.include_usage,
+                show_reasoning=request.prompt.reasoning.shown,
+            )
+        )
 
 
-def error_record(error: ApiError) -> bytes:
-    """
-    How a stream ends that was under way when `error` came.
-
-    Under `error` and without an `event:` line, or the Python SDK would take it for a chunk. No `[DONE]`
-    follows: a client that skips what has no choices would take the part that it has for a whole answer.
-    """
-    return b"data: " + escape_line_breaks(msgspec.json.encode(envelope.body_of(error, path=PATH))) + b"\n\n"
+CHAT = ChatDialect()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from inference.dialects.chat.completion_info import CompletionInfo
 from inference.dialects.chat.response import (
     CalledFunction,
@@ -57,7 +59,10 @@ class ChatFold:
                     choice = self._choices[event.index] = _Choice()
                 choice.add(event)
 
-    def result(self) -> ChatCompletion:
+    def result(self) -> bytes:
+        return msgspec.json.encode(self.completion())
+
+    def completion(self) -> ChatCompletion:
         info = self._info
         return ChatCompletion(
             id=info.id,

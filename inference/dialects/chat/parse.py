@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import body, bounds, content
 from inference.dialects.addresses import refuse_addresses, refuse_remote_references
+from inference.dialects.base import ParsedRequest
 from inference.dialects.chat.request import (
     ChatCompletionRequest,
     ChatMessage,
@@ -42,18 +43,15 @@ from inference.prompt import (
 MAX_SALT_LENGTH = 512
 
 
-class ChatCall(Struct, frozen=True):
-    """A chat request, understood."""
+class ParsedChatRequest(ParsedRequest, frozen=True):
+    """A chat request, read and checked."""
 
-    prompt: Prompt
-    policy_ids: tuple[str, ...]
-    stream: bool
     include_usage: bool
 
 
-def parse(raw: bytes, *, remote_images: bool = False) -> ChatCall:
+def parse(raw: bytes, *, remote_images: bool = False) -> ParsedChatRequest:
     """
-    The call that a request body describes, or InvalidRequest naming the field at fault.
+    Read a request body, or raise InvalidRequest naming the field at fault.
 
     `remote_images` lets http(s) addresses through, for deployments whose backends may fetch them.
     Pure and without I/O, so a caller can move a large body off the event loop.
@@ -66,7 +64,7 @@ def parse(raw: bytes, *, remote_images: bool = False) -> ChatCall:
     turns = tuple(_turns(request.messages, value["messages"], remote=remote_images))
     images, used = _input_options(turns)
     used.update(_options(request))
-    return ChatCall(
+    return ParsedChatRequest(
         prompt=_prompt(request, turns, images, used),
         policy_ids=tuple(request.policy_ids),
         stream=request.stream,

@@ -3,7 +3,7 @@ The chat completion request, field by field as the interface describes it.
 
 These types validate, and they are the OpenAPI components: one source. `T | None` is "or null" in the
 interface, and only there null is the same as leaving the field out. What the fields mean is
-`chat_prompt`'s job.
+decided in `chat/parse.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+PATH = "/v1/chat/completions"
 FreeForm: TypeAlias = dict[str, Any]
 
 OutputBound = Annotated[int, Meta(ge=1, le=999_990)]
@@ -24,7 +25,7 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max", "ul
 
 
 class ChatContentPart(Struct):
-    """Further properties are allowed, and kept: `chat_prompt` reads them from the body."""
+    """Further properties are allowed, and kept as the body has them."""
 
     type: str | None = None
     text: str | None = None

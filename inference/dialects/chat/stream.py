@@ -18,7 +18,10 @@ from typing import Any
 
 import msgspec
 
+from gateway_site.api import envelope
+from gateway_site.api.errors import ApiError
 from inference.dialects.chat.completion_info import CompletionInfo
+from inference.dialects.chat.request import PATH
 from inference.dialects.chat.response import ChatUsage, ChoiceLogprobs, UrlCitationAnnotation
 from inference.dialects.sse import escape_line_breaks
 from inference.events import (
@@ -77,6 +80,15 @@ class ChatStream:
         if not self._include_usage or self._usage is None:
             return DONE
         return self._start + b'],"usage":' + _encode(ChatUsage.of(self._usage)) + b"}\n\n" + DONE
+
+    def fail(self, error: ApiError) -> bytes:
+        """
+        The record that ends a stream which was under way when `error` came.
+
+        Under `error` and without an `event:` line, or the Python SDK would take it for a chunk. No `[DONE]`
+        follows: a client that skips what has no choices would take the part that it has for a whole answer.
+        """
+        return b"data: " + escape_line_breaks(_encode(envelope.body_of(error, path=PATH))) + b"\n\n"
 
     def _write_slowly(self, event: Event) -> bytes:
         match event:

@@ -1,70 +1,52 @@
-"""
-Responses, from the bytes of a request to the same events as one JSON object or as a stream of typed events.
-
-    call = parse(raw, organization_id=…)
-    writer = begin(call, organization_id, request_id)
-    async with aclosing(pipeline.generate(...)) as events:
-        body = await fold(events, writer)               # or
-        async for record in records(events, writer): …
-
-Both end when the events end, so whatever the pipeline does last (settle) is done before the last byte.
-"""
+"""Responses: the dialect of POST /v1/responses."""
 
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 
-import msgspec
-
-from gateway_site.api import envelope
-from gateway_site.api.errors import ApiError
-from inference.dialects.responses import parse as responses_prompt
+from gateway_site.api.openapi.document import RESPONSE_STATUSES
+from inference.dialects.base import Dialect, RequestContext
+from inference.dialects.documentation import RouteDocumentation, StreamDocumentation
 from inference.dialects.responses.encrypted_reasoning import seal, unseal
-from inference.dialects.responses.parse import ResponseCall
-from inference.dialects.responses.stream import ResponseHead, ResponseWriter
-from inference.events import Event
-
-PATH = "/v1/responses"
-
-
-def parse(raw: bytes, *, organization_id: uuid.UUID, remote_images: bool) -> ResponseCall:
-    """The call that a request body describes, with what was sealed for this organization opened."""
-    opened = partial(unseal, organization_id=organization_id)
-    return responses_prompt.parse(raw, unseal=opened, remote_images=remote_images)
+from inference.dialects.responses.parse import ParsedResponseRequest, parse
+from inference.dialects.responses.request import PATH, ResponseRequest
+from inference.dialects.responses.response import ResponseEvent, ResponseObject
+from inference.dialects.responses.writer import ResponseInfo, ResponseWriter
 
 
-def begin(call: ResponseCall, organization_id: uuid.UUID, request_id: uuid.UUID) -> ResponseWriter:
-    """The writer of one answer."""
-    return ResponseWriter(
-        ResponseHead(
-            id=f"resp_{request_id.hex}",
-            created=int(time.time()),
-            model=call.prompt.model,
-            echo=call.echo,
-            summarizes=call.summarizes,
-            seal=partial(seal, organization_id=organization_id) if call.seals else None,
-        )
+class ResponsesDialect(Dialect[ParsedResponseRequest]):
+    path = PATH
+    documentation = RouteDocumentation(
+        operation_id="createResponse",
+        summary="Generate a stateless response",
+        description=(
+            "One JSON object, or with `stream` a stream of typed events. The last one is "
+            "`response.completed`,\n`response.incomplete` or `response.failed`; "
+            "before the last of these comes an `error`."
+        ),
+        request=ResponseRequest,
+        response=ResponseObject,
+        stream=StreamDocumentation(payload=ResponseEvent, description="An event, named by its `type`."),
+        error_statuses=RESPONSE_STATUSES,
     )
 
+    def parse(self, body: bytes, context: RequestContext, /) -> ParsedResponseRequest:
+        # Reasoning that was sealed for another organization is refused.
+        unseal_own = partial(unseal, organization_id=context.organization_id)
+        return parse(body, unseal=unseal_own, remote_images=context.remote_images)
 
-async def fold(events: AsyncIterator[Event], writer: ResponseWriter) -> bytes:
-    """The body of a response."""
-    async for event in events:
-        writer.add(event)
-    return msgspec.json.encode(writer.result())
+    def writer(self, request: ParsedResponseRequest, context: RequestContext, /) -> ResponseWriter:
+        return ResponseWriter(
+            ResponseInfo(
+                id=f"resp_{context.request_id.hex}",
+                created=int(time.time()),
+                model=request.prompt.model,
+                echo=request.echo,
+                summarizes=request.summarizes,
+                seal=partial(seal, organization_id=context.organization_id) if request.seals else None,
+            )
+        )
 
 
-async def records(events: AsyncIterator[Event], writer: ResponseWriter) -> AsyncGenerator[bytes, None]:
-    """The records of a stream, each with its blank line, to the last."""
-    async for event in events:
-        if record := writer.write(event):
-            yield record
-    yield writer.end()
-
-
-def error_record(writer: ResponseWriter, error: ApiError) -> bytes:
-    """How a stream ends that was under way when `error` came."""
-    return writer.fail(error, envelope.body_of(error, path=PATH)["error"])
+RESPONSES = ResponsesDialect()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Raw, Struct, json, to_builtins
+from msgspec import Raw, json, to_builtins
 
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import body, bounds
 from inference.dialects.addresses import refuse_remote_references
+from inference.dialects.base import ParsedRequest
 from inference.dialects.responses.input_items import Unseal, turns_of
 from inference.dialects.responses.request import AnyObject, ObjectOfSchema, ResponseRequest
 from inference.dialects.responses.tools import Toolbox, choice_of, toolbox_of
@@ -41,21 +42,18 @@ _UNAVAILABLE = {
 }
 
 
-class ResponseCall(Struct, frozen=True):
-    """A request for a response, understood."""
+class ParsedResponseRequest(ParsedRequest, frozen=True):
+    """A request for a response, read and checked."""
 
-    prompt: Prompt
-    policy_ids: tuple[str, ...]
-    stream: bool
     # The fields of the answer that say what was asked.
     echo: Json
     summarizes: bool
     seals: bool
 
 
-def parse(raw: bytes, *, unseal: Unseal, remote_images: bool = False) -> ResponseCall:
+def parse(raw: bytes, *, unseal: Unseal, remote_images: bool = False) -> ParsedResponseRequest:
     """
-    The call that a request body describes, or InvalidRequest naming the field at fault.
+    Read a request body, or raise InvalidRequest naming the field at fault.
 
     Pure and without I/O, so a caller can move a large body off the event loop.
     """
@@ -69,7 +67,7 @@ def parse(raw: bytes, *, unseal: Unseal, remote_images: bool = False) -> Respons
     toolbox = toolbox_of(request.tools or [], may_use=request.tool_choice != "none")
     turns = _turns(request, unseal, remote=remote_images)
     include = request.include or []
-    return ResponseCall(
+    return ParsedResponseRequest(
         prompt=_prompt(request, turns, toolbox, bound),
         policy_ids=tuple(request.policy_ids),
         stream=request.stream is True,

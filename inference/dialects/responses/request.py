@@ -3,7 +3,7 @@ The request for a response, field by field.
 
 These types validate, and they are the OpenAPI components: one source. The interface gives some fields by
 name and others by their bounds; the names are those of the OpenAI SDK. What the fields mean is
-`responses_prompt`'s job, what the items of `input` mean `responses_items`'s.
+decided in `responses/parse.py`, what the items of `input` mean in `responses/input_items.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from inference.dialects.chat.request import Effort, FreeForm, OutputBound, Penalty, PolicyId, UpTo64, UpTo512
 
+PATH = "/v1/responses"
 Include = Literal[
     "message.input_image.image_url",
     "message.output_text.logprobs",
@@ -23,7 +24,7 @@ Include = Literal[
     "file_search_call.results",
 ]
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
-# Refused in words of their own before these types are asked; see `responses_prompt`.
+# Refused in words of their own before these types are asked; see `responses/parse.py`.
 Unavailable: TypeAlias = Annotated[None, Meta(description="Not available here.")]
 
 
@@ -61,7 +62,7 @@ class ResponseStreamOptions(Struct, forbid_unknown_fields=True):
 # those that a stateless answer needs. The others are refused, by name.
 class ResponseRequest(Struct, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1, max_length=200)]
-    # Items are told apart by `type`, which the most usual one leaves out; see `responses_items`.
+    # Items are told apart by `type`, which the most usual one leaves out; see `responses/input_items.py`.
     input: str | Annotated[list[FreeForm], Meta(min_length=1)]
     instructions: str | None = None
     policy_ids: Annotated[list[PolicyId], Meta(max_length=1000)] = []

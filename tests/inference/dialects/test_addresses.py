@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import InvalidRequest
+from inference.dialects.base import RequestContext
 from inference.dialects.chat import parse as chat_prompt
 from inference.dialects.messages import parse as messages
-from inference.dialects.responses import dialect
+from inference.dialects.responses.dialect import RESPONSES
 
 METADATA = "http://169.254.169.254/latest"
 IMAGE = {"type": "image_url", "image_url": {"url": METADATA}}
@@ -26,7 +27,7 @@ def chat(*, remote: bool = False, **fields: Any) -> Any:
 
 def respond(**fields: Any) -> Any:
     raw = json.dumps({"model": "m", "input": "Hi", **fields}).encode()
-    return dialect.parse(raw, organization_id=uuid.uuid4(), remote_images=False)
+    return RESPONSES.parse(raw, RequestContext(request_id=uuid.uuid4(), organization_id=uuid.uuid4()))
 
 
 def count(**fields: Any) -> Any:

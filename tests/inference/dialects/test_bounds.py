@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import InvalidRequest
+from inference.dialects.base import RequestContext
 from inference.dialects.chat import parse as chat_prompt
 from inference.dialects.messages import parse as messages
-from inference.dialects.responses import dialect
+from inference.dialects.responses.dialect import RESPONSES
 
 SAID = {"role": "user", "content": "x"}
 PART = {"type": "text", "text": "x"}
@@ -31,7 +32,7 @@ def chat(**fields: Any) -> Any:
 
 def respond(**fields: Any) -> Any:
     raw = json.dumps({"model": "m", "input": "x", **fields}).encode()
-    return dialect.parse(raw, organization_id=uuid.uuid4(), remote_images=False)
+    return RESPONSES.parse(raw, RequestContext(request_id=uuid.uuid4(), organization_id=uuid.uuid4()))
 
 
 def count(**fields: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from billing.models import Reservation
 from gateway_site.lifespan import Lifespan
 from inference.backends import registry
 from inference.backends.simulator.backend import SimulatorBackend
-from inference.serving import consumers
+from inference.dialects.chat.dialect import CHAT
 from inference.serving.lifecycle import request_task
 from inference.serving.response_sender import KEEP_ALIVE
 from inference.serving.usage_meter import UsageMeter
@@ -361,8 +360,7 @@ def test_a_hold_whose_events_nobody_reads_is_given_back(
     def broken(*args: Any) -> Any:
         raise RuntimeError("no writer")
 
-    mute = replace(consumers.chat_completions.dialect, fold=broken, records=broken)
-    monkeypatch.setattr(consumers.chat_completions, "dialect", mute)
+    monkeypatch.setattr(CHAT, "writer", broken)
 
     assert gateway.ask("echo").status == 500
     assert gateway.reservation().state == "released"

@@ -18,14 +18,14 @@ from inference.dialects.chat.fold import ChatFold
 from inference.dialects.chat.response import ChatCompletion
 from inference.events import ReasoningDelta, TextDelta, Usage
 from tests.inference.backends.simulator.call import SAID, Call, count_words, make
-from tests.inference.dialects.chat.sdk import HEAD
+from tests.inference.dialects.chat.sdk import INFO
 
 
 def ask(model: str = "echo", **fields: Any) -> ChatCompletion:
-    fold = ChatFold(HEAD)
+    fold = ChatFold(INFO)
     for event in Call(model, **fields).run().events:
         fold.add(event)
-    return fold.result()
+    return fold.completion()
 
 
 def said(model: str = "echo", **fields: Any) -> str | None:

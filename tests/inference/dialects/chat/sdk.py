@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import httpx2
@@ -10,15 +10,22 @@ import openai
 from openai.types.chat import ChatCompletion
 
 from inference.dialects.chat.completion_info import CompletionInfo
-from inference.events import Event
+from inference.dialects.chat.writer import ChatWriter
 
-HEAD = CompletionInfo(id="chatcmpl-1", created=1, model="m")
+INFO = CompletionInfo(id="chatcmpl-1", created=1, model="m")
 QUESTION: Any = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
 
 
-async def replay(events: Iterable[Event]) -> AsyncIterator[Event]:
+def stream_of(events: Iterable[Any], info: CompletionInfo = INFO) -> bytes:
+    writer = ChatWriter(info)
+    return b"".join([*map(writer.write, events), writer.end()])
+
+
+def body_of(events: Iterable[Any], info: CompletionInfo = INFO) -> bytes:
+    writer = ChatWriter(info)
     for event in events:
-        yield event
+        writer.add(event)
+    return writer.result()
 
 
 def client_that_reads(content: bytes | Iterable[bytes], content_type: str) -> openai.OpenAI:

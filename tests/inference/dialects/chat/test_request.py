@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects.chat import parse
-from inference.dialects.chat.parse import ChatCall
+from inference.dialects.chat.parse import ParsedChatRequest
 from inference.dialects.chat.request import ChatCompletionRequest, ChatMessage
 from inference.prompt import JsonObject, JsonSchema, NamedTool, Prompt, Reasoning, Tool
 
 HELLO: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 
 
-def ask(**fields: Any) -> ChatCall:
+def ask(**fields: Any) -> ParsedChatRequest:
     return parse.parse(json.dumps({**HELLO, **fields}).encode())
 
 

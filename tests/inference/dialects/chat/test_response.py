@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import given
 
-from inference.dialects.chat import dialect, parse
+from inference.dialects.chat import parse
 from inference.dialects.chat.response import ChatCompletion
 from inference.events import (
     Event,
@@ -26,11 +25,11 @@ from inference.events import (
     Usage,
 )
 from tests.inference.dialects.chat.events import answers
-from tests.inference.dialects.chat.sdk import HEAD, read_json, replay
+from tests.inference.dialects.chat.sdk import body_of, read_json
 
 
 def answer_to(events: Sequence[Any]) -> dict[str, Any]:
-    return json.loads(asyncio.run(dialect.fold(replay(events), HEAD)))  # type: ignore[no-any-return]
+    return json.loads(body_of(events))  # type: ignore[no-any-return]
 
 
 def test_it_works() -> None:
@@ -121,7 +120,7 @@ def test_prompt_logprobs_are_in_the_answer() -> None:
 
 @given(answers())
 def test_any_answer_has_the_documented_shape(events: list[Event]) -> None:
-    body = asyncio.run(dialect.fold(replay(events), HEAD))
+    body = body_of(events)
 
     answer = msgspec.json.decode(body, type=ChatCompletion)
 
@@ -132,7 +131,7 @@ def test_any_answer_has_the_documented_shape(events: list[Event]) -> None:
 def test_a_message_can_be_sent_back_as_it_came(events: list[Event]) -> None:
     """The loop of every agent: append the answer to the conversation, ask again."""
     events = [event for event in events if type(event).__name__ not in ("RefusalDelta", "Annotation")]
-    completion = read_json(asyncio.run(dialect.fold(replay(events), HEAD)))
+    completion = read_json(body_of(events))
     messages = [choice.message.to_dict() for choice in completion.choices]
 
     call = parse.parse(json.dumps({"model": "m", "messages": messages}).encode())

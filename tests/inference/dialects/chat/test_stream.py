@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_site.api.errors import BackendFailed
-from inference.dialects.chat import dialect
 from inference.dialects.chat.completion_info import CompletionInfo
 from inference.dialects.chat.response import ChatCompletionChunk
 from inference.dialects.chat.stream import DONE
+from inference.dialects.chat.writer import ChatWriter
 from inference.events import (
     Annotation,
     Event,
@@ -31,19 +29,28 @@ from inference.events import (
     Usage,
 )
 from tests.inference.dialects.chat.events import answers
-from tests.inference.dialects.chat.sdk import HEAD, cut, read_chunks, read_json, read_stream, replay, told
+from tests.inference.dialects.chat.sdk import (
+    INFO,
+    body_of,
+    cut,
+    read_chunks,
+    read_json,
+    read_stream,
+    stream_of,
+    told,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-WITH_USAGE = msgspec.structs.replace(HEAD, include_usage=True)
+WITH_USAGE = msgspec.structs.replace(INFO, include_usage=True)
 HELLO = [TextDelta(0, ""), TextDelta(0, "He"), TextDelta(0, "llo"), Finish(0, "stop"), Usage(1, 2)]
 
 GOLDENS: list[tuple[str, CompletionInfo, list[Any]]] = [
-    ("chat_text", HEAD, HELLO),
+    ("chat_text", INFO, HELLO),
     ("chat_text_usage", WITH_USAGE, HELLO),
-    ("chat_n2", HEAD, [TextDelta(0, "x"), TextDelta(1, "y"), Finish(1, "stop"), Finish(0, "stop")]),
+    ("chat_n2", INFO, [TextDelta(0, "x"), TextDelta(1, "y"), Finish(1, "stop"), Finish(0, "stop")]),
     (
         "chat_tools",
-        HEAD,
+        INFO,
         [
             ToolCallStart(0, 0, "call_1", "f"),
             ToolCallArguments(0, 0, '{"a":1}'),
@@ -52,17 +59,6 @@ GOLDENS: list[tuple[str, CompletionInfo, list[Any]]] = [
         ],
     ),
 ]
-
-
-def stream_of(events: Sequence[Any], head: CompletionInfo = HEAD) -> bytes:
-    async def collect() -> bytes:
-        return b"".join([record async for record in dialect.records(replay(events), head)])
-
-    return asyncio.run(collect())
-
-
-def body_of(events: Sequence[Any], head: CompletionInfo = HEAD) -> bytes:
-    return asyncio.run(dialect.fold(replay(events), head))
 
 
 def payloads(stream: bytes) -> list[Any]:
@@ -81,19 +77,19 @@ def test_it_works() -> None:
     assert read_stream([stream_of(HELLO)]).choices[0].message.content == "Hello"
 
 
-@pytest.mark.parametrize(("name", "head", "events"), GOLDENS, ids=[row[0] for row in GOLDENS])
+@pytest.mark.parametrize(("name", "info", "events"), GOLDENS, ids=[row[0] for row in GOLDENS])
 def test_records_are_those_that_the_sdks_were_seen_to_accept(
-    name: str, head: CompletionInfo, events: list[Event]
+    name: str, info: CompletionInfo, events: list[Event]
 ) -> None:
     golden = (GOLDEN / f"{name}.sse").read_bytes()
 
-    assert payloads(stream_of(events, head)) == payloads(golden)
+    assert payloads(stream_of(events, info)) == payloads(golden)
 
 
 def test_a_stream_that_fails_ends_as_in_the_golden_one() -> None:
     golden = payloads((GOLDEN / "chat_error.sse").read_bytes())
 
-    written = payloads(stream_of(HELLO[:2])[: -len(DONE)] + dialect.error_record(BackendFailed()))
+    written = payloads(stream_of(HELLO[:2])[: -len(DONE)] + ChatWriter(INFO).fail(BackendFailed()))
 
     assert written[:2] == golden[:2]
     assert golden[2]["error"].keys() <= written[2]["error"].keys()
@@ -101,7 +97,7 @@ def test_a_stream_that_fails_ends_as_in_the_golden_one() -> None:
 
 
 def test_an_error_under_way_is_raised_by_the_client() -> None:
-    stream = stream_of(HELLO[:2])[: -len(DONE)] + dialect.error_record(BackendFailed())
+    stream = stream_of(HELLO[:2])[: -len(DONE)] + ChatWriter(INFO).fail(BackendFailed())
 
     with pytest.raises(openai.APIError) as raised:
         read_stream([stream])
@@ -113,11 +109,11 @@ def test_an_error_under_way_is_raised_by_the_client() -> None:
 def test_cut_at_any_byte_it_says_what_the_json_answer_says(
     events: list[Event], places: list[int], include_usage: bool
 ) -> None:
-    head = msgspec.structs.replace(HEAD, include_usage=include_usage)
+    info = msgspec.structs.replace(INFO, include_usage=include_usage)
 
-    streamed = told(read_stream(cut(stream_of(events, head), places)))
+    streamed = told(read_stream(cut(stream_of(events, info), places)))
 
-    whole = told(read_json(body_of(events, head)))
+    whole = told(read_json(body_of(events, info)))
     if not include_usage:
         del whole["usage"]
     assert streamed == whole
@@ -134,7 +130,7 @@ def test_cut_at_every_byte_it_says_the_same() -> None:
 
 @given(answers(), st.booleans())
 def test_every_record_is_a_chunk_of_the_documented_shape(events: list[Event], include_usage: bool) -> None:
-    stream = stream_of(events, msgspec.structs.replace(HEAD, include_usage=include_usage))
+    stream = stream_of(events, msgspec.structs.replace(INFO, include_usage=include_usage))
 
     *records, done = stream.removesuffix(b"\n\n").split(b"\n\n")
 
@@ -160,7 +156,7 @@ def test_no_delta_can_cut_its_record() -> None:
         Finish(0, "stop"),
     ]
 
-    stream = stream_of(events, msgspec.structs.replace(HEAD, model=broken))
+    stream = stream_of(events, msgspec.structs.replace(INFO, model=broken))
 
     assert len(stream.decode().splitlines()) == stream.count(b"\n")
     assert read_stream([stream]).choices[0].message.content == broken * 2
@@ -217,7 +213,7 @@ def test_without_known_usage_no_usage_is_made_up() -> None:
 
 def test_reasoning_is_left_out_when_the_client_does_not_want_it() -> None:
     events = [ReasoningDelta(0, "secret"), TextDelta(0, "a"), Finish(0, "stop")]
-    quiet = msgspec.structs.replace(HEAD, show_reasoning=False)
+    quiet = msgspec.structs.replace(INFO, show_reasoning=False)
 
     assert b"secret" in stream_of(events)
     assert b"secret" in body_of(events)
@@ -250,11 +246,11 @@ def test_prompt_logprobs_come_with_the_first_chunk() -> None:
 
 
 def test_names_with_formatting_characters_stay_as_they_are() -> None:
-    head = CompletionInfo(
+    info = CompletionInfo(
         id='a"%d', created=1, model="100%s\u2028{0}", system_fingerprint="fp", service_tier="flex"
     )
 
-    chunks = read_chunks(stream_of(HELLO, head))
+    chunks = read_chunks(stream_of(HELLO, info))
 
     assert {chunk["model"] for chunk in chunks} == {"100%s\u2028{0}"}
     assert {chunk["id"] for chunk in chunks} == {'a"%d'}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import httpx2
@@ -12,34 +11,30 @@ import msgspec
 import openai
 from openai.types.responses import Response
 
-from inference.dialects.responses import dialect, parse
-from inference.dialects.responses.stream import ResponseHead, ResponseWriter
+from inference.dialects.responses import parse
+from inference.dialects.responses.writer import ResponseInfo, ResponseWriter
 
 QUESTION: Any = {"model": "m", "input": "?"}
 
 
-def asked(**fields: Any) -> parse.ResponseCall:
+def asked(**fields: Any) -> parse.ParsedResponseRequest:
     return parse.parse(json.dumps({**QUESTION, **fields}).encode(), unseal=lambda sealed: sealed)
 
 
-HEAD = ResponseHead(id="resp_1", created=1, model="m", echo=asked().echo, now=lambda: 2.0)
-SUMMARY = msgspec.structs.replace(HEAD, summarizes=True)
+INFO = ResponseInfo(id="resp_1", created=1, model="m", echo=asked().echo, now=lambda: 2.0)
+SUMMARY = msgspec.structs.replace(INFO, summarizes=True)
 
 
-async def replay(events: Iterable[Any]) -> AsyncIterator[Any]:
+def stream_of(events: Iterable[Any], info: ResponseInfo = INFO) -> bytes:
+    writer = ResponseWriter(info)
+    return b"".join([*map(writer.write, events), writer.end()])
+
+
+def body_of(events: Iterable[Any], info: ResponseInfo = INFO) -> bytes:
+    writer = ResponseWriter(info)
     for event in events:
-        yield event
-
-
-def stream_of(events: Sequence[Any], head: ResponseHead = HEAD) -> bytes:
-    async def collect() -> bytes:
-        return b"".join([record async for record in dialect.records(replay(events), ResponseWriter(head))])
-
-    return asyncio.run(collect())
-
-
-def body_of(events: Sequence[Any], head: ResponseHead = HEAD) -> bytes:
-    return asyncio.run(dialect.fold(replay(events), ResponseWriter(head)))
+        writer.add(event)
+    return writer.result()
 
 
 def payloads(stream: bytes) -> list[dict[str, Any]]:

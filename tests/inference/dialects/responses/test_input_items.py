@@ -13,7 +13,7 @@ from inference.dialects.responses import parse
 from inference.events import Event
 from inference.prompt import ImagePart, OtherPart, TextPart, ToolCall, Turn
 from tests.inference.dialects.responses.events import answers
-from tests.inference.dialects.responses.sdk import HEAD, asked, body_of, read_json
+from tests.inference.dialects.responses.sdk import INFO, asked, body_of, read_json
 
 # The SDK makes its types when it first needs them, and checks every event against all of them.
 FEW = settings(deadline=None, max_examples=40)
@@ -214,7 +214,7 @@ def test_there_must_be_something_to_respond_to(items: list[Any]) -> None:
 @given(answers())
 def test_any_answer_can_be_sent_back_as_it_came(events: list[Event]) -> None:
     """The loop of every agent: append the output to the input, ask again."""
-    output = [item.to_dict() for item in read_json(body_of(events, HEAD)).output]
+    output = [item.to_dict() for item in read_json(body_of(events, INFO)).output]
     unanswered = [item["call_id"] for item in output if item["type"] == "function_call"]
     results = [{"type": "function_call_output", "call_id": each, "output": "ok"} for each in unanswered]
 

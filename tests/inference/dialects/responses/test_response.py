@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from inference.dialects.responses.response import ResponseObject
 from inference.events import Event, Finish, ReasoningDelta, TextDelta, TokenLogprob, TopLogprob, Usage
 from tests.inference.dialects.responses.events import answers
-from tests.inference.dialects.responses.sdk import HEAD, asked, body_of, read_json
+from tests.inference.dialects.responses.sdk import INFO, asked, body_of, read_json
 
 # The SDK makes its types when it first needs them, and checks every event against all of them.
 FEW = settings(deadline=None, max_examples=40)
@@ -21,8 +21,8 @@ HELLO = [TextDelta(0, "He"), TextDelta(0, "llo"), Finish(0, "stop"), Usage(3, 2)
 
 def answer_to(events: list[Any], **fields: Any) -> dict[str, Any]:
     call = asked(**fields)
-    head = msgspec.structs.replace(HEAD, echo=call.echo, summarizes=call.summarizes)
-    body = body_of(events, head)
+    info = msgspec.structs.replace(INFO, echo=call.echo, summarizes=call.summarizes)
+    body = body_of(events, info)
     read_json(body)  # strict
     return json.loads(body)  # type: ignore[no-any-return]
 

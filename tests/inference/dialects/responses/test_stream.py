@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.responses._responses import ResponseStreamState
 
 from gateway_site.api.errors import BackendBusy, BackendFailed
-from inference.dialects.responses import dialect
-from inference.dialects.responses.stream import ResponseHead, ResponseWriter
+from inference.dialects.responses.writer import ResponseInfo, ResponseWriter
 from inference.events import (
     Annotation,
     Event,
@@ -31,7 +30,7 @@ from inference.events import (
 from tests.inference.dialects.chat.sdk import cut
 from tests.inference.dialects.responses.events import answers
 from tests.inference.dialects.responses.sdk import (
-    HEAD,
+    INFO,
     QUESTION,
     SUMMARY,
     body_of,
@@ -48,12 +47,12 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 STOP = [Finish(0, "stop"), Usage(1, 1)]
 HELLO = [TextDelta(0, ""), TextDelta(0, "He"), TextDelta(0, "llo"), *STOP]
 THOUGHT = [ReasoningDelta(0, "thi"), ReasoningDelta(0, "nk"), TextDelta(0, "A"), *STOP]
-GOLDENS: list[tuple[str, ResponseHead, list[Any]]] = [
-    ("text", HEAD, HELLO),
-    ("refusal", HEAD, [RefusalDelta(0, "No"), RefusalDelta(0, "."), *STOP]),
+GOLDENS: list[tuple[str, ResponseInfo, list[Any]]] = [
+    ("text", INFO, HELLO),
+    ("refusal", INFO, [RefusalDelta(0, "No"), RefusalDelta(0, "."), *STOP]),
     (
         "function_call",
-        HEAD,
+        INFO,
         [
             ToolCallStart(0, 0, "call_1", "f"),
             ToolCallArguments(0, 0, '{"a":'),
@@ -62,11 +61,11 @@ GOLDENS: list[tuple[str, ResponseHead, list[Any]]] = [
             Usage(1, 1),
         ],
     ),
-    ("reasoning_text", HEAD, THOUGHT),
+    ("reasoning_text", INFO, THOUGHT),
     ("reasoning_summary", SUMMARY, THOUGHT),
     (
         "web_search",
-        HEAD,
+        INFO,
         [
             WebSearch(0, "q"),
             TextDelta(0, "See site."),
@@ -74,14 +73,14 @@ GOLDENS: list[tuple[str, ResponseHead, list[Any]]] = [
             *STOP,
         ],
     ),
-    ("incomplete", HEAD, [TextDelta(0, "He"), Finish(0, "length"), Usage(1, 1)]),
+    ("incomplete", INFO, [TextDelta(0, "He"), Finish(0, "length"), Usage(1, 1)]),
 ]
 
 
 def failed_stream(events: list[Any], error: Any) -> bytes:
-    writer = ResponseWriter(HEAD)
+    writer = ResponseWriter(INFO)
     begun = b"".join(writer.write(event) for event in events)
-    return begun + dialect.error_record(writer, error)
+    return begun + writer.fail(error)
 
 
 def test_it_works() -> None:
@@ -91,13 +90,13 @@ def test_it_works() -> None:
         assert stream.get_final_response().output_text == "Hello"
 
 
-@pytest.mark.parametrize(("name", "head", "events"), GOLDENS, ids=[row[0] for row in GOLDENS])
+@pytest.mark.parametrize(("name", "info", "events"), GOLDENS, ids=[row[0] for row in GOLDENS])
 def test_events_are_those_that_the_sdks_were_seen_to_accept(
-    name: str, head: ResponseHead, events: list[Any]
+    name: str, info: ResponseInfo, events: list[Any]
 ) -> None:
     golden = (GOLDEN / f"responses_{name}.sse").read_bytes()
 
-    assert payloads(stream_of(events, head)) == payloads(golden)
+    assert payloads(stream_of(events, info)) == payloads(golden)
 
 
 def test_a_failure_under_way_ends_as_in_the_golden_streams() -> None:
@@ -135,13 +134,13 @@ def test_a_failed_response_has_what_was_said_until_then() -> None:
 
 
 @FEW
-@given(answers(), st.lists(st.integers(0, 4000)), st.sampled_from([HEAD, SUMMARY]))
+@given(answers(), st.lists(st.integers(0, 4000)), st.sampled_from([INFO, SUMMARY]))
 def test_cut_at_any_byte_it_says_what_the_json_answer_says(
-    events: list[Event], places: list[int], head: ResponseHead
+    events: list[Event], places: list[int], info: ResponseInfo
 ) -> None:
-    whole = read_json(body_of(events, head))
+    whole = read_json(body_of(events, info))
 
-    read = read_events(cut(stream_of(events, head), places))
+    read = read_events(cut(stream_of(events, info), places))
 
     assert read[-1].response.to_dict() == whole.to_dict()
     assert read[-1].type == f"response.{whole.status}"
@@ -149,12 +148,12 @@ def test_cut_at_any_byte_it_says_what_the_json_answer_says(
 
 
 @FEW
-@given(answers(), st.sampled_from([HEAD, SUMMARY]))
-def test_the_sdk_accumulates_what_the_json_answer_says(events: list[Event], head: ResponseHead) -> None:
-    whole = read_json(body_of(events, head))
+@given(answers(), st.sampled_from([INFO, SUMMARY]))
+def test_the_sdk_accumulates_what_the_json_answer_says(events: list[Event], info: ResponseInfo) -> None:
+    whole = read_json(body_of(events, info))
     state: Any = ResponseStreamState(input_tools=[], text_format=openai.omit)
 
-    for event in read_events([stream_of(events, head)]):
+    for event in read_events([stream_of(events, info)]):
         state.handle_event(event)
 
     done = state._completed_output
@@ -172,13 +171,13 @@ def test_the_sdk_accumulates_what_the_json_answer_says(events: list[Event], head
 
 
 @FEW
-@given(answers(), st.sampled_from([HEAD, SUMMARY]))
-def test_the_deltas_of_every_part_add_up_to_it(events: list[Event], head: ResponseHead) -> None:
+@given(answers(), st.sampled_from([INFO, SUMMARY]))
+def test_the_deltas_of_every_part_add_up_to_it(events: list[Event], info: ResponseInfo) -> None:
     """What the SDK leaves to others: refusals, thoughts, citations."""
     grown: dict[Any, str] = {}
     cited: dict[Any, list[Any]] = {}
 
-    for event in payloads(stream_of(events, head)):
+    for event in payloads(stream_of(events, info)):
         place = (event.get("output_index"), event.get("content_index", event.get("summary_index")))
         if event["type"].endswith(".delta"):
             grown[place] = grown.get(place, "") + event["delta"]
@@ -299,7 +298,7 @@ def test_nothing_said_is_an_empty_output() -> None:
 
 
 def test_thoughts_are_sealed_when_they_are_done_and_only_on_demand() -> None:
-    sealing = msgspec.structs.replace(HEAD, seal=lambda thoughts: f"sealed {thoughts}")
+    sealing = msgspec.structs.replace(INFO, seal=lambda thoughts: f"sealed {thoughts}")
 
     told = payloads(stream_of(THOUGHT, sealing))
 
@@ -314,9 +313,9 @@ def test_thoughts_are_sealed_when_they_are_done_and_only_on_demand() -> None:
 
 
 def test_names_with_formatting_characters_stay_as_they_are() -> None:
-    head = msgspec.structs.replace(HEAD, model="100%s\u2028{0}", id='resp_a"%d')
+    info = msgspec.structs.replace(INFO, model="100%s\u2028{0}", id='resp_a"%d')
 
-    told = payloads(stream_of(HELLO, head))
+    told = payloads(stream_of(HELLO, info))
 
     assert {event["response"]["model"] for event in told if "response" in event} == {"100%s\u2028{0}"}
     assert {event["item_id"] for event in told if "item_id" in event} == {'msg_a"%d'}
@@ -324,4 +323,4 @@ def test_names_with_formatting_characters_stay_as_they_are() -> None:
 
 def test_an_event_that_no_response_can_tell_is_a_mistake_of_ours() -> None:
     with pytest.raises(TypeError, match="int"):
-        ResponseWriter(HEAD).add(1)  # type: ignore[arg-type]
+        ResponseWriter(INFO).add(1)  # type: ignore[arg-type]

@@ -18,8 +18,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, json
 
+from gateway_site.api import envelope
 from gateway_site.api.errors import ApiError
 from inference.dialects.responses.output_items import (
     FunctionCall,
@@ -34,6 +35,7 @@ from inference.dialects.responses.output_items import (
     logprobs_of,
 )
 from inference.dialects.responses.records import Records, opening_of
+from inference.dialects.responses.request import PATH
 from inference.dialects.responses.response import (
     IncompleteDetails,
     IncompleteReason,
@@ -68,7 +70,7 @@ INCOMPLETE: dict[FinishReason, IncompleteReason] = {
 AnyWords = TypeVar("AnyWords", bound=Words)
 
 
-class ResponseHead(Struct, frozen=True, kw_only=True):
+class ResponseInfo(Struct, frozen=True, kw_only=True):
     """What is known of a response before its first word."""
 
     id: str
@@ -86,9 +88,9 @@ class ResponseHead(Struct, frozen=True, kw_only=True):
 class ResponseWriter:
     """One response as it grows. `write` gives records; `add` and `result` are for one JSON object."""
 
-    def __init__(self, head: ResponseHead) -> None:
-        self._head = head
-        self._number = head.id.rpartition("_")[2]
+    def __init__(self, info: ResponseInfo) -> None:
+        self._info = info
+        self._number = info.id.rpartition("_")[2]
         self._items: list[Item] = []
         # The message or the reasoning that is being written; None between them.
         self._open: Message | ReasoningItem | None = None
@@ -126,17 +128,18 @@ class ResponseWriter:
 
     def end(self) -> bytes:
         """The last record. Usage is known by now."""
-        self._tell(f"response.{self._final_status()}", response=self.result())
+        self._tell(f"response.{self._final_status()}", response=self._ended_response())
         return self._records.take()
 
-    def fail(self, error: ApiError, told: Json) -> bytes:
+    def fail(self, error: ApiError) -> bytes:
         """
-        How a stream ends that was under way when `error` came; `told` is the error in the envelope.
+        The records that end a stream which was under way when `error` came.
 
         The SDKs raise at the first record. The second is for those who read records by themselves and
         wait for a response to end.
         """
-        self._tell("error", code=error.code, message=error.message, param=error.param, error=told)
+        enveloped = envelope.body_of(error, path=PATH)["error"]
+        self._tell("error", code=error.code, message=error.message, param=error.param, error=enveloped)
         for item in self._items:
             item.status = "incomplete" if item.status == "in_progress" else item.status
         # The SDK's list of codes is closed.
@@ -150,26 +153,29 @@ class ResponseWriter:
 
     # --- The response ---------------------------------------------------------------------------------
 
-    def result(self) -> ResponseObject:
+    def result(self) -> bytes:
+        return json.encode(self._ended_response())
+
+    def _ended_response(self) -> ResponseObject:
         status = self._final_status()
         if status == "completed" and self._completed_at is None:
-            self._completed_at = int(self._head.now())
+            self._completed_at = int(self._info.now())
         return self._response(status)
 
     def _final_status(self) -> Status:
         return "incomplete" if self._finish in INCOMPLETE else "completed"
 
     def _response(self, status: Status, error: ResponseFailure | None = None) -> ResponseObject:
-        head = self._head
+        info = self._info
         response = ResponseObject(
-            id=head.id,
-            created_at=head.created,
+            id=info.id,
+            created_at=info.created,
             status=status,
             error=error,
-            model=head.model,
+            model=info.model,
             output=[item.told() for item in self._items],
             usage=None if self._usage is None else ResponseUsage.of(self._usage),
-            **head.echo,
+            **info.echo,
         )
         if status == "incomplete" and self._finish is not None:
             response.incomplete_details = IncompleteDetails(INCOMPLETE[self._finish])
@@ -283,8 +289,8 @@ class ResponseWriter:
         if not isinstance(self._open, ReasoningItem):
             self._close_open()
             id, place = self._next(ReasoningItem)
-            head = self._head
-            self._open = ReasoningItem(id, place, summarizes=head.summarizes, seal=head.seal)
+            info = self._info
+            self._open = ReasoningItem(id, place, summarizes=info.summarizes, seal=info.seal)
             self._add_item(self._open)
         self._last = self._open
         return self._open
