@@ -56,15 +56,15 @@ def _refuse_in(node: Any, name: str, path: list[str | int], remote: bool) -> Non
     # The path is put together where something is refused, and not for each of a thousand values.
     if type(node) is str:
         if node[:5].lower() != "data:" and (_NAMES_ADDRESS.search(name) or _looks_like_address(node)):
-            require_safe_address(node, _written(path), remote=remote)
+            require_safe_address(node, _param_of(path), remote=remote)
     elif type(node) is dict:
         for inner, child in node.items():
             path.append(inner)
             _refuse_in(child, inner, path, remote)
             path.pop()
     elif type(node) is list:
-        for place, child in enumerate(node):
-            path.append(place)
+        for index, child in enumerate(node):
+            path.append(index)
             _refuse_in(child, name, path, remote)
             path.pop()
 
@@ -89,19 +89,19 @@ def _refuse_references(node: Any, path: list[str | int]) -> None:
                 if name in _REFERENCES and not child.startswith("#"):
                     raise InvalidRequest(
                         "Schemas are not fetched here. A reference must be to the schema itself: `#/…`.",
-                        param=_written(path),
+                        param=_param_of(path),
                     )
             else:
                 _refuse_references(child, path)
             path.pop()
     elif type(node) is list:
-        for place, child in enumerate(node):
-            path.append(place)
+        for index, child in enumerate(node):
+            path.append(index)
             _refuse_references(child, path)
             path.pop()
 
 
-def _written(path: list[str | int]) -> str:
-    """Write a path into the body as errors name it: `messages[0].content[1].file.url`."""
+def _param_of(path: list[str | int]) -> str:
+    """Write a path into the body as an error names it: `messages[0].content[1].file.url`."""
     steps = (f"[{step}]" if type(step) is int else f".{step}" for step in path)
     return printable("".join(steps)[1:][:MAX_NAME_LENGTH])

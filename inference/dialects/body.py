@@ -18,7 +18,7 @@ from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.bodies.node_count import require_bounded_nodes
 from gateway_site.api.errors import InvalidRequest
 
-Request = TypeVar("Request", bound=msgspec.Struct)
+RequestStruct = TypeVar("RequestStruct", bound=msgspec.Struct)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -29,18 +29,18 @@ _FIELD = re.compile(r"(?s)Object (?:contains unknown|missing required) field `(?
 
 
 def loads(body: bytes) -> Any:
-    """The value of a JSON body, or InvalidRequest."""
+    """Decode a JSON body, or raise InvalidRequest."""
     require_bounded_nodes(body)
-    value = _plainly_fine(body)
+    value = _decode_if_plain(body)
     if value is None:
         checkpoint()
         value = strict_json.loads_bounded(body)
     return value
 
 
-def _plainly_fine(body: bytes) -> Any:
+def _decode_if_plain(body: bytes) -> Any:
     """
-    The value, or None at the slightest doubt.
+    Decode the body, or give None at the slightest doubt.
 
     msgspec reads JSON as the standard means it, but keeps the last of two equal names. That shows in
     the colons: written out again, the value has one for each name and those inside strings, just as the
@@ -79,8 +79,8 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
-def convert(value: Any, type: type[Request]) -> Request:
-    """`value` as the Struct that describes the request, or InvalidRequest naming the field at fault."""
+def convert(value: Any, type: type[RequestStruct]) -> RequestStruct:
+    """Convert to the Struct of the request, or raise InvalidRequest naming the field at fault."""
     if not isinstance(value, dict):
         raise InvalidRequest("The body must be a JSON object.")
     try:
@@ -90,8 +90,8 @@ def convert(value: Any, type: type[Request]) -> Request:
 
 
 def _refusal(text: str) -> InvalidRequest:
-    problem, at, path = text.rpartition(" - at `$")
-    if not at:
+    problem, separator, path = text.rpartition(" - at `$")
+    if not separator:
         problem, path = text, ""
     # msgspec writes `[...]` for a member of a free object, whose name it does not know.
     param = path.rstrip("`").lstrip(".").replace("[...]", "")

@@ -16,10 +16,10 @@ _OUR_WORDS = {"role"}
 
 def prompt_texts(prompt: Prompt) -> Iterator[str]:
     """
-    Every string leaf: messages, parts, names, reasoning, calls and their arguments, tool definitions and
-    schemas with the names in them, the predicted answer. In the order of the prompt.
+    Yield every string leaf: messages, parts, names, reasoning, calls and their arguments, tool definitions
+    and schemas with the names in them, the predicted answer. In the order of the prompt.
 
-    It walks whatever is there and leaves out by name, so that a field added to a Turn is judged before
+    Walks whatever is there and leaves out by name, so that a field added to a Turn is judged before
     anyone thinks of it. A `data:` image is no text.
     """
     texts: list[str] = []
@@ -47,7 +47,7 @@ def _gather(node: Any, texts: list[str]) -> None:
 
 
 def _gather_json(node: dict[str, Any] | list[Any], texts: list[str]) -> None:
-    """As `_gather`, for values of a body, which can be many."""
+    """Gather the texts of JSON values of a body, which can be many: a faster `_gather`."""
     checkpoint()
     children: Iterable[Any] = node
     if type(node) is dict:

@@ -18,7 +18,7 @@ from inference import tokenizer
 from inference.backends.conversation import encoded
 from inference.catalog import served_models
 from inference.catalog.served_models import Target
-from inference.dialects.messages.parse import CountCall
+from inference.dialects.messages.parse import ParsedCountRequest
 from inference.serving.body_pool import SMALL, BodyWork
 from inference.tokenizer import CountTokens
 from organization.models import ProjectKey
@@ -40,7 +40,7 @@ _SEAM = re.compile(
 MAX_STRETCH = 4
 
 
-async def count(call: CountCall, key: ProjectKey, work: BodyWork = SMALL) -> int:
+async def count(call: ParsedCountRequest, key: ProjectKey, work: BodyWork = SMALL) -> int:
     """Input tokens of the call, for the model that it names, if this key's organization may use that."""
     model = await served_models.served_model(call.model, key)
     for target in model.targets:
@@ -58,7 +58,7 @@ async def count(call: CountCall, key: ProjectKey, work: BodyWork = SMALL) -> int
     )
 
 
-async def _count_upstream(target: Target, call: CountCall, work: BodyWork) -> int | None:
+async def _count_upstream(target: Target, call: ParsedCountRequest, work: BodyWork) -> int | None:
     """The backend's own count; None where it has none to give, now or ever."""
 
     async def encode(body: Mapping[str, Any]) -> bytes:

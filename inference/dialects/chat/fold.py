@@ -1,4 +1,4 @@
-"""Events into one chat completion."""
+"""Folding the events of an answer into one chat completion."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ from inference.events import (
 
 
 class ChatFold:
+    """One chat completion as it grows, event by event."""
+
     def __init__(self, info: CompletionInfo) -> None:
         self._info = info
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, _ChoiceFold] = {}
         self._usage: Usage | None = None
         self._prompt_logprobs: list[Any] | None = None
 
@@ -56,7 +58,7 @@ class ChatFold:
             case _:
                 choice = self._choices.get(event.index)
                 if choice is None:
-                    choice = self._choices[event.index] = _Choice()
+                    choice = self._choices[event.index] = _ChoiceFold()
                 choice.add(event)
 
     def result(self) -> bytes:
@@ -77,15 +79,15 @@ class ChatFold:
         )
 
 
-class _Choice:
-    """One completion as it grows. Lists, because text joined piece by piece costs its square."""
+class _ChoiceFold:
+    """One choice as it grows. Lists, because text joined piece by piece costs its square."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
         self.refusal: list[str] = []
         self.reasoning: list[str] = []
-        self.calls: list[_Call] = []
-        self.function: _Call | None = None
+        self.calls: list[_CallFold] = []
+        self.function: _CallFold | None = None
         self.annotations: list[Annotation] = []
         self.text_logprobs: list[TokenLogprob] = []
         self.refusal_logprobs: list[TokenLogprob] = []
@@ -111,11 +113,11 @@ class _Choice:
     def _add_call(self, event: Event) -> None:
         match event:
             case ToolCallStart(id=identifier, name=name, arguments=arguments):
-                self.calls.append(_Call(identifier, name, arguments))
+                self.calls.append(_CallFold(identifier, name, arguments))
             case ToolCallArguments(call=call, text=text):
                 self.calls[call].arguments.append(text)
             case FunctionCallStart(name=name, arguments=arguments):
-                self.function = _Call("", name, arguments)
+                self.function = _CallFold("", name, arguments)
             case FunctionCallArguments(text=text) if self.function is not None:
                 self.function.arguments.append(text)
 
@@ -125,17 +127,18 @@ class _Choice:
         )
 
     def _message(self) -> ChatResponseMessage:
-        silent = not (
+        is_empty = not (
             self.refusal or self.reasoning or self.calls or self.function is not None or self.annotations
         )
+        tool_calls = [MessageToolCall(id=call.id, function=call.to_function()) for call in self.calls]
         return ChatResponseMessage(
             role="assistant",
             # Null where the answer is something else than text; a choice with nothing at all said "".
-            content="".join(self.text) if self.text or silent else None,
+            content="".join(self.text) if self.text or is_empty else None,
             refusal="".join(self.refusal) or None,
             reasoning_content="".join(self.reasoning) or None,
-            tool_calls=[MessageToolCall(id=call.id, function=call.called()) for call in self.calls] or None,
-            function_call=None if self.function is None else self.function.called(),
+            tool_calls=tool_calls or None,
+            function_call=None if self.function is None else self.function.to_function(),
             annotations=[UrlCitationAnnotation.of(event) for event in self.annotations] or None,
         )
 
@@ -145,11 +148,11 @@ class _Choice:
         return ChoiceLogprobs(content=self.text_logprobs or None, refusal=self.refusal_logprobs or None)
 
 
-class _Call:
+class _CallFold:
     def __init__(self, identifier: str, name: str, arguments: str) -> None:
         self.id = identifier
         self.name = name
         self.arguments = [arguments]
 
-    def called(self) -> CalledFunction:
+    def to_function(self) -> CalledFunction:
         return CalledFunction(self.name, "".join(self.arguments))

@@ -84,7 +84,7 @@ def _refuse_conflicts(request: ChatCompletionRequest) -> None:
 def _require_bounds(request: ChatCompletionRequest) -> None:
     bounds.require_few_messages(request.messages, "messages")
     # Asked for what is there alone: most requests are a few messages of plain text.
-    if contents := [said for message in request.messages if type(said := message.content) is list]:
+    if contents := [sent for message in request.messages if type(sent := message.content) is list]:
         bounds.require_few_parts(contents, "messages")
     if request.tools:
         bounds.require_few_tools(request.tools, "tools")
@@ -93,7 +93,7 @@ def _require_bounds(request: ChatCompletionRequest) -> None:
 
 
 def _refuse_remote(request: ChatCompletionRequest, *, remote: bool) -> None:
-    """Addresses outside of messages that a backend could fetch. Those in messages are checked with them."""
+    """Refuse addresses outside of messages. Those in messages are checked while messages are read."""
     for name in ("web_search_options", "audio", "tool_choice", "function_call"):
         if isinstance(sent := getattr(request, name), dict):
             refuse_addresses(sent, name, remote=remote)
@@ -102,24 +102,24 @@ def _refuse_remote(request: ChatCompletionRequest, *, remote: bool) -> None:
     if isinstance(request.response_format, JsonSchemaFormat):
         schema = request.response_format.json_schema.schema
         refuse_remote_references(schema, "response_format.json_schema.schema")
-    for place, tool in enumerate(request.tools or ()):
-        refuse_remote_references(tool, f"tools[{place}]")
-    for place, function in enumerate(request.functions or ()):
-        refuse_remote_references(function, f"functions[{place}]")
+    for index, tool in enumerate(request.tools or ()):
+        refuse_remote_references(tool, f"tools[{index}]")
+    for index, function in enumerate(request.functions or ()):
+        refuse_remote_references(function, f"functions[{index}]")
 
 
 def _refuse_in_prediction(prediction: Json, *, remote: bool) -> None:
-    """Its content is text or a list of parts, as that of a message is."""
-    said = prediction.get("content")
-    around = {name: value for name, value in prediction.items() if name != "content"}
-    refuse_addresses(around, "prediction", remote=remote)
-    if not isinstance(said, str | None):
-        for place, fields in enumerate(said if isinstance(said, list) else [said]):
+    """Refuse addresses in a prediction, whose content is text or a list of parts as a message's is."""
+    predicted = prediction.get("content")
+    other_fields = {name: value for name, value in prediction.items() if name != "content"}
+    refuse_addresses(other_fields, "prediction", remote=remote)
+    if not isinstance(predicted, str | None):
+        for index, fields in enumerate(predicted if isinstance(predicted, list) else [predicted]):
             if not isinstance(fields, dict):
                 raise InvalidRequest(
-                    "A part of the content is an object.", param=f"prediction.content[{place}]"
+                    "A part of the content is an object.", param=f"prediction.content[{index}]"
                 )
-            list(content.parts_of(fields, f"prediction.content[{place}]", remote=remote))
+            list(content.parts_of(fields, f"prediction.content[{index}]", remote=remote))
 
 
 def _prompt(
@@ -169,28 +169,30 @@ def _short_salt(salt: str | None) -> str | None:
 
 
 def _turns(messages: Sequence[ChatMessage], raw: Sequence[Json], *, remote: bool) -> Iterator[Turn]:
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         checkpoint()
-        said = message.content
+        sent = message.content
         yield Turn(
             role=message.role,
-            content=_parts(raw[place]["content"], place, remote=remote) if isinstance(said, list) else said,
+            content=_parts(raw[index]["content"], index, remote=remote) if isinstance(sent, list) else sent,
             name=message.name,
             # Two names for one thing. Only one is kept, so what is judged is what is sent.
             reasoning=message.reasoning_content or message.reasoning,
             tool_calls=tuple(map(_tool_call, message.tool_calls)) if message.tool_calls else (),
-            function_call=_called(None, message.function_call, NOTHING) if message.function_call else None,
+            function_call=_called_function(None, message.function_call, NOTHING)
+            if message.function_call
+            else None,
             tool_call_id=message.tool_call_id,
             model_id=None if message.model_id is UNSET else message.model_id,
         )
 
 
-def _parts(raw: Sequence[Json], place: int, *, remote: bool) -> tuple[Part, ...]:
+def _parts(raw: Sequence[Json], index: int, *, remote: bool) -> tuple[Part, ...]:
     # From the body, because its extras are not in the Struct.
     return tuple(
         part
-        for order, fields in enumerate(raw)
-        for part in content.parts_of(fields, f"messages[{place}].content[{order}]", remote=remote)
+        for part_index, fields in enumerate(raw)
+        for part in content.parts_of(fields, f"messages[{index}].content[{part_index}]", remote=remote)
     )
 
 
@@ -199,11 +201,11 @@ def _tool_call(raw: Json) -> ToolCall:
     if kind != "function" or not isinstance(identifier, str):
         return ToolCall(None, None, extra=raw)
     extra = {name: raw[name] for name in raw if name not in ("id", "type", "function")}
-    call = _called(identifier, raw.get("function"), extra or NOTHING)
+    call = _called_function(identifier, raw.get("function"), extra or NOTHING)
     return ToolCall(None, None, extra=raw) if call.name is None else call
 
 
-def _called(identifier: str | None, function: Any, extra: Json) -> ToolCall:
+def _called_function(identifier: str | None, function: Any, extra: Json) -> ToolCall:
     # The interface leaves calls free-form. One that is no call is for the backend to refuse.
     if isinstance(function, dict):
         name, arguments = function.get("name"), function.get("arguments", "")
@@ -219,9 +221,9 @@ def _called(identifier: str | None, function: Any, extra: Json) -> ToolCall:
 def _tool(raw: Json) -> Tool:
     function = raw.get("function")
     if raw.get("type", "function") == "function" and isinstance(function, dict):
-        made = _function(function)
-        if made.name is not None:
-            return made
+        tool = _function(function)
+        if tool.name is not None:
+            return tool
     return Tool(None, extra=raw)
 
 
@@ -333,9 +335,9 @@ def _options(request: ChatCompletionRequest) -> Iterator[tuple[str, str]]:
     wanted = request.response_format
     if isinstance(wanted, JsonObjectFormat | JsonSchemaFormat):
         yield ("json_schema" if isinstance(wanted, JsonSchemaFormat) else "json_object"), "response_format"
-    for place, tool in enumerate(request.tools or ()):
+    for index, tool in enumerate(request.tools or ()):
         if tool.get("type", "function") != "function":
-            yield "other_tools", f"tools[{place}]"
+            yield "other_tools", f"tools[{index}]"
             break
     yield from _reasoning_options(request)
 
@@ -356,12 +358,12 @@ def _reasoning_options(request: ChatCompletionRequest) -> Iterator[tuple[str, st
 def _input_options(turns: tuple[Turn, ...]) -> tuple[int, dict[str, str]]:
     images = 0
     used: dict[str, str] = {}
-    for place, turn in enumerate(turns):
+    for index, turn in enumerate(turns):
         if isinstance(turn.content, tuple):
             for part in turn.content:
                 images += isinstance(part, ImagePart)
                 if option := _input_option(part):
-                    used.setdefault(option, f"messages[{place}].content")
+                    used.setdefault(option, f"messages[{index}].content")
     return images, used
 
 

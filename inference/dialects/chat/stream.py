@@ -1,5 +1,5 @@
 """
-Events into the records of a chat stream.
+Writing the events of an answer as the records of a chat stream.
 
 What the SDKs' accumulators need, and what they do otherwise:
 
@@ -49,6 +49,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChatStream:
+    """The chunks of one chat completion, as server-sent events."""
+
     def __init__(self, info: CompletionInfo) -> None:
         self._show_reasoning = info.show_reasoning
         self._include_usage = info.include_usage
@@ -58,13 +60,13 @@ class ChatStream:
         self._after_text = b'},"finish_reason":null,"logprobs":null' + self._after
         # By choice, and only once its role is out: a choice that is here needs nothing but its text.
         self._before_text: dict[int, bytes] = {}
-        self._opened = 0
-        self._spoke: set[int] = set()
+        self._opened_choices = 0
+        self._has_content: set[int] = set()
         self._annotations: dict[int, list[Annotation]] = {}
         self._usage: Usage | None = None
 
     def write(self, event: Event) -> bytes:
-        """The record or records of `event`; none for what waits or is not shown."""
+        """Encode an event as records; none for what waits or is not shown."""
         if type(event) is TextDelta and event.logprobs is None:
             before = self._before_text.get(event.index)
             if before is not None:
@@ -76,14 +78,14 @@ class ChatStream:
         return self._write_slowly(event)
 
     def end(self) -> bytes:
-        """The usage record, if it was asked for and is known, and `[DONE]`."""
+        """Encode the usage record, if it was asked for and is known, and `[DONE]`."""
         if not self._include_usage or self._usage is None:
             return DONE
         return self._start + b'],"usage":' + _encode(ChatUsage.of(self._usage)) + b"}\n\n" + DONE
 
     def fail(self, error: ApiError) -> bytes:
         """
-        The record that ends a stream which was under way when `error` came.
+        Encode the record that ends a stream which was under way when `error` came.
 
         Under `error` and without an `event:` line, or the Python SDK would take it for a chunk. No `[DONE]`
         follows: a client that skips what has no choices would take the part that it has for a whole answer.
@@ -100,7 +102,7 @@ class ChatStream:
                 return self._chunk(index, {"refusal": text} if text else {}, _refusal_logprobs(logprobs))
             case ReasoningDelta(index, text) if text and self._show_reasoning:
                 return self._chunk(index, {"reasoning_content": text})
-            case RefusalDelta() | ReasoningDelta() | WebSearch():  # a search has no place in a chunk
+            case RefusalDelta() | ReasoningDelta() | WebSearch():  # chunks have no field for a search
                 return b""
             case Finish(index, reason):
                 return self._finish(index, reason)
@@ -136,7 +138,7 @@ class ChatStream:
         before = b""
         if cited:
             before = self._chunk(index, {"annotations": [UrlCitationAnnotation.of(event) for event in cited]})
-        delta = {} if index in self._spoke else {"content": ""}
+        delta = {} if index in self._has_content else {"content": ""}
         return before + self._chunk(index, delta, finish=reason)
 
     def _chunk(
@@ -144,12 +146,12 @@ class ChatStream:
     ) -> bytes:
         earlier = b""
         if delta:
-            self._spoke.add(index)
-        if index >= self._opened:
-            alone = index if logprobs is None else index + 1
-            for waiting in range(self._opened, alone):
-                earlier += self._record(waiting, OPENING, None, None)
-            self._opened = index + 1
+            self._has_content.add(index)
+        if index >= self._opened_choices:
+            end = index if logprobs is None else index + 1
+            for unopened in range(self._opened_choices, end):
+                earlier += self._record(unopened, OPENING, None, None)
+            self._opened_choices = index + 1
             delta = {**OPENING, **delta} if logprobs is None else delta
         return earlier + self._record(index, delta, logprobs, finish)
 

@@ -11,24 +11,24 @@ from gateway_site.api.bodies.checkpoints import checkpoint
 from gateway_site.api.errors import InvalidRequest
 from inference.dialects import body, bounds
 from inference.dialects.addresses import refuse_remote_references
+from inference.dialects.messages.input_content import InputContent, string_field
 from inference.dialects.messages.request import CountTokensRequest, MessagesTurn
-from inference.dialects.messages.texts import Words, text_of
 from inference.prompt import Json
 
 # The interface's names of server tools, and the ones under which the Messages API has them. It never had a
 # fetch of that date.
 _ALIASES = {"web_search_2025_03_05": "web_search_20250305", "web_fetch_2025_03_05": "web_fetch_20250910"}
 _SERVER_TOOL = re.compile(r"web_(search|fetch)_20[0-9]{6}")
-# What a backend that counts is told. The rest changes no number, or is not for others to see.
-_TOLD = ("tool_choice", "thinking", "output_config", "output_format")
+# What a backend that counts gets beside the input. The rest changes no number, or is not for others to see.
+_PASSED_FIELDS = ("tool_choice", "thinking", "output_config", "output_format")
 
 
-class CountCall(Struct, frozen=True, kw_only=True):
-    """A request for a count, understood."""
+class ParsedCountRequest(Struct, frozen=True, kw_only=True):
+    """A request for a count, read and checked."""
 
     model: str
     texts: tuple[str, ...]
-    # Messages, and the system's words as one.
+    # Messages, and the system prompt as one.
     turns: int
     images: int
     pages: int
@@ -36,34 +36,34 @@ class CountCall(Struct, frozen=True, kw_only=True):
     upstream: Json
 
 
-def parse(raw: bytes, *, remote_images: bool = False) -> CountCall:
+def parse(raw: bytes, *, remote_images: bool = False) -> ParsedCountRequest:
     """
-    The call that a request body describes, or InvalidRequest naming the field at fault.
+    Read a request body, or raise InvalidRequest naming the field at fault.
 
     Pure and without I/O, so a caller can move a large body off the event loop.
     """
     value = body.loads(raw)
     request = body.convert(value, CountTokensRequest)
     _require_bounds(request)
-    words = Words(remote=remote_images)
-    words.add_content(request.system, "system")
-    newest = _newest_turn(request.messages)
-    for place, message in enumerate(request.messages):
+    collected = InputContent(remote=remote_images)
+    collected.add_content(request.system, "system")
+    newest_turn = _newest_turn(request.messages)
+    for index, message in enumerate(request.messages):
         # Thoughts of turns that are over are dropped before a model reads on.
         checkpoint()
-        at = f"messages[{place}].content"
-        words.add_content(message.content, at, counts_thoughts=place >= newest)
-    tools = [_tool(tool, f"tools[{place}]", words) for place, tool in enumerate(request.tools or ())]
+        param = f"messages[{index}].content"
+        collected.add_content(message.content, param, counts_reasoning=index >= newest_turn)
+    tools = [_tool(tool, f"tools[{index}]", collected) for index, tool in enumerate(request.tools or ())]
     if request.output_config is not None or request.output_format is not None:
         refuse_remote_references(request.output_config, "output_config")
         refuse_remote_references(request.output_format, "output_format")
-        words.add_json([request.output_config, request.output_format])
-    return CountCall(
+        collected.add_json([request.output_config, request.output_format])
+    return ParsedCountRequest(
         model=request.model,
-        texts=tuple(words.texts),
+        texts=tuple(collected.texts),
         turns=len(request.messages) + bool(request.system),
-        images=words.images,
-        pages=words.pages,
+        images=collected.images,
+        pages=collected.pages,
         upstream=_upstream(request, tools),
     )
 
@@ -76,56 +76,58 @@ def _require_bounds(request: CountTokensRequest) -> None:
 
 
 def _newest_turn(messages: list[MessagesTurn]) -> int:
-    """Where the last turn of the user begins that is not just the answers of tools."""
-    for place in range(len(messages) - 1, -1, -1):
-        said = messages[place].content
-        if messages[place].role == "user" and not (
-            isinstance(said, list) and any(block.get("type") == "tool_result" for block in said)
+    """Find where the last turn of the user begins that is not just the answers of tools."""
+    for index in range(len(messages) - 1, -1, -1):
+        content = messages[index].content
+        if messages[index].role == "user" and not (
+            isinstance(content, list) and any(block.get("type") == "tool_result" for block in content)
         ):
-            return place
+            return index
     return 0
 
 
-def _tool(tool: dict[str, Any], at: str, words: Words) -> dict[str, Any]:
-    """The tool as the Messages API has it; its words are added to the others."""
+def _tool(tool: dict[str, Any], param: str, collected: InputContent) -> dict[str, Any]:
+    """Read a tool as the Messages API has it; its texts are collected."""
     kind = tool.get("type")
     if kind in (None, "custom"):
-        words.texts.append(text_of(tool, "name", at))
+        collected.texts.append(string_field(tool, "name", param))
         if tool.get("description") is not None:
-            words.texts.append(text_of(tool, "description", at))
+            collected.texts.append(string_field(tool, "description", param))
         if not isinstance(tool.get("input_schema"), dict):
-            raise InvalidRequest("The schema of the input is an object.", param=f"{at}.input_schema")
-        refuse_remote_references(tool["input_schema"], f"{at}.input_schema")
-        words.add_json(tool["input_schema"])
+            raise InvalidRequest("The schema of the input is an object.", param=f"{param}.input_schema")
+        refuse_remote_references(tool["input_schema"], f"{param}.input_schema")
+        collected.add_json(tool["input_schema"])
         return tool
     kind = _ALIASES.get(kind, kind) if isinstance(kind, str) else ""
     if not _SERVER_TOOL.fullmatch(kind):
-        raise InvalidRequest("A tool is a custom one, or web search or fetch.", param=f"{at}.type")
-    words.texts.append(text_of(tool, "name", at))
+        raise InvalidRequest("A tool is a custom one, or web search or fetch.", param=f"{param}.type")
+    collected.texts.append(string_field(tool, "name", param))
     return {**tool, "type": kind}
 
 
 def _upstream(request: CountTokensRequest, tools: list[dict[str, Any]]) -> Json:
-    told: dict[str, Any] = {
+    upstream: dict[str, Any] = {
         "messages": [
             {"role": message.role, "content": message.content}
             for message in request.messages
             if message.role != "system"
         ]
     }
-    # Words of the system are in one place to every version of the API, and in the conversation to few.
+    # Every version of the API takes system prompts in `system`, and few take them in the conversation.
     system = _blocks(request.system)
     for message in request.messages:
         if message.role == "system":
             system += _blocks(message.content)
     if system:
-        told["system"] = request.system if system == _blocks(request.system) else system
+        upstream["system"] = request.system if system == _blocks(request.system) else system
     if tools:
-        told["tools"] = tools
-    return told | {name: value for name in _TOLD if (value := getattr(request, name)) is not None}
+        upstream["tools"] = tools
+    return upstream | {
+        name: value for name in _PASSED_FIELDS if (value := getattr(request, name)) is not None
+    }
 
 
-def _blocks(said: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    if isinstance(said, str):
-        return [{"type": "text", "text": said}] if said else []
-    return list(said or ())
+def _blocks(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(content or ())

@@ -2,7 +2,7 @@
 The request of token counting: an input as the Messages API has it.
 
 These types validate, and they are the OpenAPI components: one source. Content blocks and tools are free-form
-here; `messages` reads them.
+here; `messages/parse.py` reads them.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ PURPOSE = b"reasoning of responses"
 
 
 def seal(thoughts: str, organization_id: uuid.UUID) -> str:
-    """Encrypt with the first of ENCRYPTION_KEYS."""
+    """Seal reasoning for one organization with the first of ENCRYPTION_KEYS."""
     key = sealing.purpose_keys(PURPOSE)[0]
     sealed = sealing.encrypt_bound(key, thoughts.encode(), bound_to=organization_id.bytes)
     return base64.urlsafe_b64encode(VERSION + sealed).decode()
 
 
 def unseal(sealed: str, organization_id: uuid.UUID) -> str:
-    """The thoughts, by any of ENCRYPTION_KEYS; or ValueError."""
+    """Open sealed reasoning with any of ENCRYPTION_KEYS, or raise ValueError."""
     try:
         token = base64.urlsafe_b64decode(sealed.encode("ascii"))
     except (binascii.Error, UnicodeEncodeError):

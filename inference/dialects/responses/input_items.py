@@ -31,95 +31,95 @@ ROLES: dict[str, Role] = {
 
 
 def turns_of(items: list[dict[str, Any]], unseal: Unseal, *, remote: bool) -> Iterator[Turn]:
-    """The conversation, or InvalidRequest naming the item at fault."""
+    """Yield the turns of the conversation, or raise InvalidRequest naming the item at fault."""
     model = _ModelTurn()
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         checkpoint()
-        at = f"input[{place}]"
+        param = f"input[{index}]"
         kind = item.get("type", "message")
         if kind == "reasoning":
-            yield from model.think(_thoughts(item, at, unseal))
+            yield from model.add_reasoning(_reasoning_of(item, param, unseal))
         elif kind == "message" and item.get("role") == "assistant":
-            yield from model.say(_said(item, at, remote=remote))
+            yield from model.add_parts(_assistant_parts(item, param, remote=remote))
         elif kind == "function_call":
-            model.calls.append(_call(item, at))
+            model.calls.append(_function_call(item, param))
         elif kind == "web_search_call":
             continue  # what it found is in the text that follows; no other server takes it back
         else:
             yield from model.end()
-            yield _others_turn(kind, item, at, remote=remote)
+            yield _other_turn(kind, item, param, remote=remote)
     yield from model.end()
 
 
 class _ModelTurn:
-    """One turn of the model, as its items come."""
+    """One turn of the model as it grows, item by item."""
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
-        self.thoughts: list[str] = []
-        self.said: list[Part] = []
+        self.reasoning: list[str] = []
+        self.parts: list[Part] = []
         self.calls: list[ToolCall] = []
 
-    def think(self, thoughts: str) -> Iterator[Turn]:
+    def add_reasoning(self, text: str) -> Iterator[Turn]:
         # After a call that waits for its answer the turn cannot end, whatever comes.
-        if self.said and not self.calls:
+        if self.parts and not self.calls:
             yield from self.end()
-        if thoughts:
-            self.thoughts.append(thoughts)
+        if text:
+            self.reasoning.append(text)
 
-    def say(self, parts: list[Part]) -> Iterator[Turn]:
-        if self.said and not self.calls:
+    def add_parts(self, parts: list[Part]) -> Iterator[Turn]:
+        if self.parts and not self.calls:
             yield from self.end()
-        self.said += parts
+        self.parts += parts
 
     def end(self) -> Iterator[Turn]:
         # Thoughts alone are no turn: a model that ran out of room while it thought has said nothing.
-        if self.said or self.calls:
+        if self.parts or self.calls:
             yield Turn(
                 role="assistant",
-                content=_plain(self.said),
-                reasoning="\n\n".join(self.thoughts) or None,
+                content=_plain(self.parts),
+                reasoning="\n\n".join(self.reasoning) or None,
                 tool_calls=tuple(self.calls),
             )
         self._begin()
 
 
 def _plain(parts: list[Part]) -> str | tuple[Part, ...] | None:
-    """A single text as the string that every server takes."""
+    """Write a single text as the string that every server takes."""
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
     return tuple(parts) or None
 
 
-def _others_turn(kind: Any, item: Json, at: str, *, remote: bool) -> Turn:
+def _other_turn(kind: Any, item: Json, param: str, *, remote: bool) -> Turn:
     if kind == "message":
-        return _message(item, at, remote=remote)
+        return _message(item, param, remote=remote)
     if kind == "function_call_output":
         return Turn(
             role="tool",
-            tool_call_id=_text(item, "call_id", at),
-            content=_content(item.get("output"), f"{at}.output", remote=remote),
+            tool_call_id=_string_field(item, "call_id", param),
+            content=_content(item.get("output"), f"{param}.output", remote=remote),
         )
     if kind == "item_reference":
-        raise InvalidRequest("Nothing is stored here: send the item itself.", param=f"{at}.type")
-    raise InvalidRequest("Items of this type are not accepted.", param=f"{at}.type")
+        raise InvalidRequest("Nothing is stored here: send the item itself.", param=f"{param}.type")
+    raise InvalidRequest("Items of this type are not accepted.", param=f"{param}.type")
 
 
-def _message(item: Json, at: str, *, remote: bool) -> Turn:
+def _message(item: Json, param: str, *, remote: bool) -> Turn:
     role = item.get("role")
     if not isinstance(role, str) or role not in ROLES:
-        raise InvalidRequest("The role is one of user, assistant, system, developer.", param=f"{at}.role")
-    return Turn(role=ROLES[role], content=_content(item.get("content"), f"{at}.content", remote=remote))
+        raise InvalidRequest("The role is one of user, assistant, system, developer.", param=f"{param}.role")
+    return Turn(role=ROLES[role], content=_content(item.get("content"), f"{param}.content", remote=remote))
 
 
-def _said(item: Json, at: str, *, remote: bool) -> list[Part]:
-    said = _content(item.get("content"), f"{at}.content", remote=remote)
-    return list(said) if isinstance(said, tuple) else [TextPart(said)] if said else []
+def _assistant_parts(item: Json, param: str, *, remote: bool) -> list[Part]:
+    written = _content(item.get("content"), f"{param}.content", remote=remote)
+    return list(written) if isinstance(written, tuple) else [TextPart(written)] if written else []
 
 
-def _thoughts(item: Json, at: str, unseal: Unseal) -> str:
+def _reasoning_of(item: Json, param: str, unseal: Unseal) -> str:
     sealed = item.get("encrypted_content")
     if isinstance(sealed, str) and sealed:
         try:
@@ -127,64 +127,68 @@ def _thoughts(item: Json, at: str, unseal: Unseal) -> str:
         except ValueError:
             raise InvalidRequest(
                 "This is no reasoning that was sealed here for your organization.",
-                param=f"{at}.encrypted_content",
+                param=f"{param}.encrypted_content",
             ) from None
     # The full text where there is one; else the summary, which is better than nothing.
     written = item.get("content") or item.get("summary") or []
     if not isinstance(written, list):
-        raise InvalidRequest("Reasoning is a list of texts.", param=f"{at}.content")
-    return "\n".join(_text(part, "text", at) for part in written)
+        raise InvalidRequest("Reasoning is a list of texts.", param=f"{param}.content")
+    return "\n".join(_string_field(part, "text", param) for part in written)
 
 
-def _call(item: Json, at: str) -> ToolCall:
-    return ToolCall(_text(item, "call_id", at), _text(item, "name", at), _text(item, "arguments", at))
+def _function_call(item: Json, param: str) -> ToolCall:
+    return ToolCall(
+        _string_field(item, "call_id", param),
+        _string_field(item, "name", param),
+        _string_field(item, "arguments", param),
+    )
 
 
-def _text(item: Any, name: str, at: str) -> str:
+def _string_field(item: Any, name: str, param: str) -> str:
     value = item.get(name) if isinstance(item, dict) else None
     if not isinstance(value, str):
-        raise InvalidRequest(f"`{name}` must be a string.", param=f"{at}.{name}")
+        raise InvalidRequest(f"`{name}` must be a string.", param=f"{param}.{name}")
     return value
 
 
-def _content(raw: Any, at: str, *, remote: bool) -> str | tuple[Part, ...]:
+def _content(raw: Any, param: str, *, remote: bool) -> str | tuple[Part, ...]:
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, list):
-        raise InvalidRequest("Content is a string or a list of parts.", param=at)
-    return tuple(_part(part, f"{at}[{place}]", remote=remote) for place, part in enumerate(raw))
+        raise InvalidRequest("Content is a string or a list of parts.", param=param)
+    return tuple(_part(part, f"{param}[{index}]", remote=remote) for index, part in enumerate(raw))
 
 
-def _part(raw: Any, at: str, *, remote: bool) -> Part:
+def _part(raw: Any, param: str, *, remote: bool) -> Part:
     kind = raw.get("type") if isinstance(raw, dict) else None
     match kind:
         case "input_text" | "output_text" | "text":
-            return TextPart(_text(raw, "text", at))
+            return TextPart(_string_field(raw, "text", param))
         case "refusal":
             # What the model said, in words. As a text it can go back to any server.
-            return TextPart(_text(raw, "refusal", at))
+            return TextPart(_string_field(raw, "refusal", param))
         case "input_image":
-            return _image(raw, at, remote=remote)
+            return _image(raw, param, remote=remote)
         case "input_file":
-            return _file(raw, at)
-    raise InvalidRequest("Parts of this type are not accepted.", param=f"{at}.type")
+            return _file(raw, param)
+    raise InvalidRequest("Parts of this type are not accepted.", param=f"{param}.type")
 
 
-def _image(raw: Json, at: str, *, remote: bool) -> Part:
-    url, detail = _text(raw, "image_url", at), raw.get("detail")
+def _image(raw: Json, param: str, *, remote: bool) -> Part:
+    url, detail = _string_field(raw, "image_url", param), raw.get("detail")
     # As chat writes it, so that one place decides which addresses may go out.
     image = {"type": "image_url", "image_url": {"url": url, "detail": detail}}
-    (part,) = content.parts_of(image, at, remote=remote)
+    (part,) = content.parts_of(image, param, remote=remote)
     return part
 
 
-def _file(raw: Json, at: str) -> Part:
+def _file(raw: Json, param: str) -> Part:
     for elsewhere in ("file_id", "file_url"):
         if raw.get(elsewhere) is not None:
-            raise InvalidRequest("Send the file itself, as `file_data`.", param=f"{at}.{elsewhere}")
-    data = _text(raw, "file_data", at)
+            raise InvalidRequest("Send the file itself, as `file_data`.", param=f"{param}.{elsewhere}")
+    data = _string_field(raw, "file_data", param)
     if data[:5].lower() != "data:":
-        raise InvalidRequest("The data of a file is written as data:.", param=f"{at}.file_data")
+        raise InvalidRequest("The data of a file is written as data:.", param=f"{param}.file_data")
     described = {"file_data": data}
     if isinstance(name := raw.get("filename"), str):
         described["filename"] = name

@@ -1,4 +1,4 @@
-"""The items of a response's output as they grow, and how each is told when it begins and when it is done."""
+"""The items of a response's output as they grow, and the JSON of each when it begins and when it is done."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from msgspec import Struct
 
 from inference.events import Annotation, Logprobs, TokenLogprob, TopLogprob
 
-Told = dict[str, Any]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
-class Frame(Struct, frozen=True):
-    """The events around one kind of text."""
+class PartEventTypes(Struct, frozen=True):
+    """The types of the events around one kind of part, and the fields that differ in them."""
 
     added: str
     delta: str
     done: str
     part_done: str
-    place: str = "content_index"
-    field: str = "text"
+    index_field: str = "content_index"
+    text_field: str = "text"
 
 
-def _in_content(name: str, field: str = "text") -> Frame:
-    return Frame(
+def _content_part_events(name: str, text_field: str = "text") -> PartEventTypes:
+    return PartEventTypes(
         "response.content_part.added",
         f"response.{name}.delta",
         f"response.{name}.done",
         "response.content_part.done",
-        field=field,
+        text_field=text_field,
     )
 
 
-class Words:
-    """One text. A list, because text joined piece by piece costs its square."""
+class OutputPart:
+    """One text of an item as it grows. A list, because text joined piece by piece costs its square."""
 
-    frame: Frame
+    event_types: PartEventTypes
     type: str
 
     def __init__(self) -> None:
@@ -48,26 +47,26 @@ class Words:
     def text(self) -> str:
         return "".join(self.pieces)
 
-    def told(self) -> Told:
-        return {"type": self.type, self.frame.field: self.text}
+    def to_json(self) -> dict[str, Any]:
+        return {"type": self.type, self.event_types.text_field: self.text}
 
-    def beside(self) -> Told:
-        """What the event that ends the text says beside it."""
+    def done_fields(self) -> dict[str, Any]:
+        """Fields that the event at the end of the text has beside the text."""
         return {}
 
 
-class OutputText(Words):
-    frame = _in_content("output_text")
+class OutputText(OutputPart):
+    event_types = _content_part_events("output_text")
     type = "output_text"
 
     def __init__(self) -> None:
         super().__init__()
         # How much text of the answer came before, in other items: citations count from its start.
         self.offset = 0
-        self.annotations: list[Told] = []
-        self.logprobs: list[Told] = []
+        self.annotations: list[dict[str, Any]] = []
+        self.logprobs: list[dict[str, Any]] = []
 
-    def cite(self, event: Annotation) -> Told:
+    def add_citation(self, event: Annotation) -> dict[str, Any]:
         citation = {
             "type": "url_citation",
             "url": event.url,
@@ -78,105 +77,108 @@ class OutputText(Words):
         self.annotations.append(citation)
         return citation
 
-    def told(self) -> Told:
-        return {**super().told(), "annotations": list(self.annotations), "logprobs": list(self.logprobs)}
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "annotations": list(self.annotations), "logprobs": list(self.logprobs)}
 
-    def beside(self) -> Told:
+    def done_fields(self) -> dict[str, Any]:
         return {"logprobs": list(self.logprobs)}
 
 
-class Refusal(Words):
-    frame = _in_content("refusal", field="refusal")
+class RefusalPart(OutputPart):
+    event_types = _content_part_events("refusal", text_field="refusal")
     type = "refusal"
 
 
-class Thoughts(Words):
-    frame = _in_content("reasoning_text")
+class ReasoningText(OutputPart):
+    event_types = _content_part_events("reasoning_text")
     type = "reasoning_text"
 
 
-class Summary(Words):
-    frame = Frame(
+class ReasoningSummary(OutputPart):
+    event_types = PartEventTypes(
         "response.reasoning_summary_part.added",
         "response.reasoning_summary_text.delta",
         "response.reasoning_summary_text.done",
         "response.reasoning_summary_part.done",
-        place="summary_index",
+        index_field="summary_index",
     )
     type = "summary_text"
 
 
-class Item(ABC):
-    """One item of the output, at its place there for good."""
+class OutputItem(ABC):
+    """One item of the output as it grows, at an index that stays."""
 
     prefix: str
 
-    def __init__(self, id: str, place: int) -> None:
+    def __init__(self, id: str, output_index: int) -> None:
         self.id = id
-        self.place = place
+        self.output_index = output_index
         self.status: ItemStatus = "in_progress"
         # Of a message and of reasoning; the last one is the one being written, while `is_writing`.
-        self.parts: list[Words] = []
+        self.parts: list[OutputPart] = []
         self.is_writing = False
 
     @abstractmethod
-    def told(self) -> Told:
-        """As it stands now, in the shape that clients know."""
+    def to_json(self) -> dict[str, Any]:
+        """Write the item as it stands now, in the shape that clients know."""
 
 
-class Message(Item):
+class MessageItem(OutputItem):
     prefix = "msg"
 
-    def told(self) -> Told:
+    def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "type": "message",
             "status": self.status,
             "role": "assistant",
-            "content": [part.told() for part in self.parts],
+            "content": [part.to_json() for part in self.parts],
         }
 
 
-class ReasoningItem(Item):
-    """With its whole text, or with the same text as a summary, which is what some clients can show."""
+class ReasoningItem(OutputItem):
+    """Reasoning with its whole text, or with that text as a summary, which is what some clients can show."""
 
     prefix = "rs"
 
-    def __init__(self, id: str, place: int, *, summarizes: bool, seal: Callable[[str], str] | None) -> None:
-        super().__init__(id, place)
+    def __init__(
+        self, id: str, output_index: int, *, summarizes: bool, seal: Callable[[str], str] | None
+    ) -> None:
+        super().__init__(id, output_index)
         self._summarizes = summarizes
         self._seal = seal
         self._sealed: str | None = None
 
     @property
-    def words(self) -> type[Words]:
-        return Summary if self._summarizes else Thoughts
+    def part_type(self) -> type[OutputPart]:
+        return ReasoningSummary if self._summarizes else ReasoningText
 
     def close(self) -> None:
-        # Once: every sealing gives other bytes, and the item is told twice.
+        # Once: every sealing gives other bytes, and the item is written twice.
         if self._seal is not None:
             self._sealed = self._seal("".join(part.text for part in self.parts))
 
-    def told(self) -> Told:
-        parts = [part.told() for part in self.parts]
-        told: Told = {"id": self.id, "type": "reasoning", "summary": parts if self._summarizes else []}
+    def to_json(self) -> dict[str, Any]:
+        parts = [part.to_json() for part in self.parts]
+        summary = parts if self._summarizes else []
+        fields: dict[str, Any] = {"id": self.id, "type": "reasoning", "summary": summary}
         if not self._summarizes:
-            told["content"] = parts
+            fields["content"] = parts
         if self._sealed is not None:
-            told["encrypted_content"] = self._sealed
-        return {**told, "status": self.status}
+            fields["encrypted_content"] = self._sealed
+        return {**fields, "status": self.status}
 
 
-class FunctionCall(Item):
+class FunctionCallItem(OutputItem):
     prefix = "fc"
 
-    def __init__(self, id: str, place: int, *, call_id: str, name: str) -> None:
-        super().__init__(id, place)
+    def __init__(self, id: str, output_index: int, *, call_id: str, name: str) -> None:
+        super().__init__(id, output_index)
         self.call_id = call_id
         self.name = name
         self.arguments: list[str] = []
 
-    def told(self) -> Told:
+    def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "type": "function_call",
@@ -187,23 +189,26 @@ class FunctionCall(Item):
         }
 
 
-class SearchCall(Item):
+class WebSearchItem(OutputItem):
     prefix = "ws"
 
-    def __init__(self, id: str, place: int, *, query: str) -> None:
-        super().__init__(id, place)
+    def __init__(self, id: str, output_index: int, *, query: str) -> None:
+        super().__init__(id, output_index)
         self._query = query
 
-    def told(self) -> Told:
+    def to_json(self) -> dict[str, Any]:
         action = {"type": "search", "query": self._query, "queries": [self._query]}
         return {"id": self.id, "type": "web_search_call", "status": self.status, "action": action}
 
 
-def logprobs_of(logprobs: Logprobs) -> list[Told]:
-    return [{**_told(each), "top_logprobs": [_told(top) for top in each.top]} for each in logprobs]
+def logprobs_of(logprobs: Logprobs) -> list[dict[str, Any]]:
+    return [
+        {**_token_fields(token), "top_logprobs": [_token_fields(top) for top in token.top]}
+        for token in logprobs
+    ]
 
 
-def _told(each: TokenLogprob | TopLogprob) -> Told:
+def _token_fields(token: TokenLogprob | TopLogprob) -> dict[str, Any]:
     # The SDK wants bytes; where a backend gave none they are those of the token.
-    spelled = each.token.encode() if each.bytes is None else each.bytes
-    return {"token": each.token, "bytes": list(spelled), "logprob": each.logprob}
+    spelled = token.token.encode() if token.bytes is None else token.bytes
+    return {"token": token.token, "bytes": list(spelled), "logprob": token.logprob}

@@ -102,8 +102,8 @@ def _require_bounds(request: ResponseRequest) -> None:
 def _refuse_remote_schemas(request: ResponseRequest) -> None:
     if request.text is not None and isinstance(request.text.format, ObjectOfSchema):
         refuse_remote_references(request.text.format.schema, "text.format.schema")
-    for place, tool in enumerate(request.tools or ()):
-        refuse_remote_references(tool, f"tools[{place}]")
+    for index, tool in enumerate(request.tools or ()):
+        refuse_remote_references(tool, f"tools[{index}]")
 
 
 def _output_bound(request: ResponseRequest) -> int:
@@ -115,14 +115,14 @@ def _output_bound(request: ResponseRequest) -> int:
 
 def _turns(request: ResponseRequest, unseal: Unseal, *, remote: bool) -> tuple[Turn, ...]:
     if isinstance(request.input, str):
-        said = [Turn(role="user", content=request.input)]
+        turns = [Turn(role="user", content=request.input)]
     else:
-        said = list(turns_of(request.input, unseal, remote=remote))
-    if not said:
+        turns = list(turns_of(request.input, unseal, remote=remote))
+    if not turns:
         raise InvalidRequest("There is nothing to respond to.", param="input")
     if request.instructions is not None:
-        said.insert(0, Turn(role="system", content=request.instructions))
-    return tuple(said)
+        turns.insert(0, Turn(role="system", content=request.instructions))
+    return tuple(turns)
 
 
 def _prompt(request: ResponseRequest, turns: tuple[Turn, ...], toolbox: Toolbox, bound: int) -> Prompt:
@@ -159,8 +159,8 @@ def _wants_logprobs(request: ResponseRequest) -> bool:
 
 
 def _asks_for_summary(request: ResponseRequest) -> bool:
-    asked = request.reasoning
-    return asked is not None and (asked.summary or asked.generate_summary) is not None
+    options = request.reasoning
+    return options is not None and (options.summary or options.generate_summary) is not None
 
 
 def _sampling(request: ResponseRequest) -> Sampling:
@@ -231,7 +231,7 @@ def _input_options(turns: tuple[Turn, ...]) -> tuple[int, dict[str, str]]:
 
 # --- What the answer repeats --------------------------------------------------------------------------
 
-_ALWAYS_TOLD: dict[str, Any] = {
+_ECHO_DEFAULTS: dict[str, Any] = {
     "instructions": None,
     "metadata": {},
     "parallel_tool_calls": True,
@@ -240,7 +240,7 @@ _ALWAYS_TOLD: dict[str, Any] = {
     "tools": [],
     "top_p": 1.0,
 }
-_TOLD_IF_SENT = (
+_ECHOED_IF_SENT = (
     "max_output_tokens",
     "text",
     "reasoning",
@@ -257,18 +257,18 @@ _TOLD_IF_SENT = (
 
 # Fields without a bound, which an answer repeats several times. Long ones are written once, where the request
 # is read, so that the event loop has but to copy them.
-_TOLD_AT_LENGTH = ("instructions", "tools", "tool_choice", "text")
+_UNBOUNDED_ECHO = ("instructions", "tools", "tool_choice", "text")
 MAX_ECHO_WRITTEN_ANEW = 16 * 1024
 
 
 def _echo(request: ResponseRequest) -> Json:
-    told = {name: value for name in _ALWAYS_TOLD if (value := getattr(request, name)) is not None}
-    sent = {name: value for name in _TOLD_IF_SENT if (value := getattr(request, name)) is not None}
+    always = {name: value for name in _ECHO_DEFAULTS if (value := getattr(request, name)) is not None}
+    sent = {name: value for name in _ECHOED_IF_SENT if (value := getattr(request, name)) is not None}
     for name in ("text", "reasoning"):
         if name in sent:
             sent[name] = _without_nulls(to_builtins(sent[name]))
-    echo = {**_ALWAYS_TOLD, **told, **sent}
-    for name in _TOLD_AT_LENGTH:
+    echo = {**_ECHO_DEFAULTS, **always, **sent}
+    for name in _UNBOUNDED_ECHO:
         if echo.get(name) and len(written := json.encode(echo[name])) > MAX_ECHO_WRITTEN_ANEW:
             echo[name] = Raw(written)
     return echo

@@ -25,31 +25,31 @@ class Toolbox(Struct, frozen=True, kw_only=True):
 
 
 def toolbox_of(tools: list[dict[str, Any]], *, may_use: bool = True) -> Toolbox:
-    """The tools, or InvalidRequest naming the one at fault. A search that may not be used is left out."""
+    """Read the tools, or raise InvalidRequest naming one. A search that may not be used is left out."""
     functions: list[Tool] = []
     search: Json | None = None
     used: list[tuple[str, str]] = []
-    for place, raw in enumerate(tools):
-        at = f"tools[{place}]"
+    for index, raw in enumerate(tools):
+        param = f"tools[{index}]"
         kind = raw.get("type")
         if kind == "function":
-            functions.append(_function(raw, at))
+            functions.append(_function(raw, param))
             used.append(("tools", "tools"))
         elif kind in WEB_SEARCH_TYPES:
             if search is not None:
-                raise InvalidRequest("Web search is among the tools already.", param=at)
-            search = _search_options(raw, at)
+                raise InvalidRequest("Web search is among the tools already.", param=param)
+            search = _search_options(raw, param)
             if not may_use:
                 continue
-            used.append(("web_search_options", at))
-            used += [("other_tools", f"{at}.{name}") for name in _narrowed_by(raw)]
+            used.append(("web_search_options", param))
+            used += [("other_tools", f"{param}.{name}") for name in _narrowed_by(raw)]
         else:
-            raise InvalidRequest("A tool is a function or web_search.", param=f"{at}.type")
+            raise InvalidRequest("A tool is a function or web_search.", param=f"{param}.type")
     return Toolbox(functions=tuple(functions), web_search=search if may_use else None, used=tuple(used))
 
 
 def choice_of(raw: Any, toolbox: Toolbox) -> ToolChoice | None:
-    """The choice, in the words of chat completions. There web search is no tool that could be chosen."""
+    """Read the tool choice into that of chat completions, where web search is no tool to be chosen."""
     if not isinstance(raw, dict):
         # "required" with web search alone: it searches anyway, and there is no function to be called.
         return None if raw == "required" and not toolbox.functions else raw
@@ -66,44 +66,44 @@ def choice_of(raw: Any, toolbox: Toolbox) -> ToolChoice | None:
     )
 
 
-def _function(raw: Json, at: str) -> Tool:
+def _function(raw: Json, param: str) -> Tool:
     name, description = raw.get("name"), raw.get("description")
     parameters, strict = raw.get("parameters"), raw.get("strict")
     if not isinstance(name, str) or not name:
-        raise InvalidRequest("A function has a `name`.", param=f"{at}.name")
+        raise InvalidRequest("A function has a `name`.", param=f"{param}.name")
     if not isinstance(description, str | None):
-        raise InvalidRequest("The description is a string.", param=f"{at}.description")
+        raise InvalidRequest("The description is a string.", param=f"{param}.description")
     if not isinstance(parameters, dict | None):
-        raise InvalidRequest("The parameters are a JSON schema.", param=f"{at}.parameters")
+        raise InvalidRequest("The parameters are a JSON schema.", param=f"{param}.parameters")
     if not isinstance(strict, bool | None):
-        raise InvalidRequest("`strict` is true or false.", param=f"{at}.strict")
+        raise InvalidRequest("`strict` is true or false.", param=f"{param}.strict")
     return Tool(name, description, parameters, strict)
 
 
-def _search_options(raw: Json, at: str) -> Json:
+def _search_options(raw: Json, param: str) -> Json:
     options: dict[str, Any] = {}
     size, location = raw.get("search_context_size"), raw.get("user_location")
     if size not in (None, "low", "medium", "high"):
         raise InvalidRequest(
-            "The size of the search context is low, medium or high.", param=f"{at}.search_context_size"
+            "The size of the search context is low, medium or high.", param=f"{param}.search_context_size"
         )
     if size is not None:
         options["search_context_size"] = size
     if location is not None:
-        options["user_location"] = {"type": "approximate", "approximate": _near(location, at)}
+        options["user_location"] = {"type": "approximate", "approximate": _approximate(location, param)}
     return options
 
 
-def _near(location: Any, at: str) -> Json:
+def _approximate(location: Any, param: str) -> Json:
     if isinstance(location, dict):
-        near = {name: each for name in _LOCATION if (each := location.get(name)) is not None}
-        if all(isinstance(each, str) for each in near.values()):
-            return near
-    raise InvalidRequest("The location is an object of strings.", param=f"{at}.user_location")
+        kept = {name: value for name in _LOCATION if (value := location.get(name)) is not None}
+        if all(isinstance(value, str) for value in kept.values()):
+            return kept
+    raise InvalidRequest("The location is an object of strings.", param=f"{param}.user_location")
 
 
 def _narrowed_by(raw: Json) -> Iterator[str]:
-    """Limits that chat completions cannot express. To search without them would be to break a promise."""
+    """Name the limits that chat completions cannot express. To search without them would break a promise."""
     filters = raw.get("filters")
     if isinstance(filters, dict) and any(filters.values()):
         yield "filters"

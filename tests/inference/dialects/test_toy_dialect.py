@@ -19,8 +19,9 @@ from inference.backends import registry as backends
 from inference.dialects import body, registry
 from inference.dialects.base import Dialect, ParsedRequest, RequestContext
 from inference.dialects.documentation import RouteDocumentation, StreamDocumentation
-from inference.events import Event, Prompt, TextDelta, Turn, Usage
+from inference.events import Event, TextDelta, Usage
 from inference.models import Activity
+from inference.prompt import Prompt, Turn
 from policies import services
 from policies.enforcement.judging import memory
 from policies.models import Policy

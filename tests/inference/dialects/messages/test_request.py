@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from gateway_site.api.errors import InvalidRequest
-from inference.dialects.messages.parse import CountCall, parse
+from inference.dialects.messages.parse import ParsedCountRequest, parse
 
 PIXEL = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
 PDF = base64.b64encode(b"%PDF /Type /Pages /Type /Page x /Type/Page y").decode()
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
-def asked(*blocks: Any, remote: bool = False, **fields: Any) -> CountCall:
+def asked(*blocks: Any, remote: bool = False, **fields: Any) -> ParsedCountRequest:
     messages = [{"role": "user", "content": list(blocks) or "hi"}]
     body = {"model": "m", "messages": messages, **fields}
     return parse(json.dumps(body).encode(), remote_images=remote)
