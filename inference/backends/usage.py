@@ -53,28 +53,28 @@ class UsageWatch:
             reasoning_tokens=reasoning_tokens,
         )
         if usage is None:
-            self.complain("not plain counts")
+            self.warn("not plain counts")
             return None
         if has_output and not (usage.completion_tokens and usage.prompt_tokens):
             # 0 is believed of an empty answer only. Here it would make a real one free.
-            self.complain("zero for an answer that is not empty")
+            self.warn("zero for an answer that is not empty")
             return None
         if total_tokens is not None and total_tokens != usage.total_tokens:
-            self.complain("the total is not the sum of its parts")
+            self.warn("the total is not the sum of its parts")
         self._check_part(cached_tokens, usage.cached_tokens)
         self._check_part(cache_write_tokens, usage.cache_write_tokens)
         self._check_part(reasoning_tokens, usage.reasoning_tokens)
         self.latest = self._never_less(usage)
         return self.latest
 
-    def complain(self, problem: str) -> None:
+    def warn(self, problem: str) -> None:
         if problem not in self._alerted:
             self._alerted.add(problem)
             self._alert(problem)
 
     def _check_part(self, reported: object, believed: int | None) -> None:
         if reported is not None and reported != believed:
-            self.complain("a detail does not fit its whole")
+            self.warn("a detail does not fit its whole")
 
     def _never_less(self, usage: Usage) -> Usage:
         before = self.latest
@@ -85,7 +85,7 @@ class UsageWatch:
             and usage.completion_tokens >= before.completion_tokens
         ):
             return usage
-        self.complain("it shrank")
+        self.warn("it shrank")
         return Usage(
             prompt_tokens=max(usage.prompt_tokens, before.prompt_tokens),
             completion_tokens=max(usage.completion_tokens, before.completion_tokens),

@@ -1,4 +1,4 @@
-"""The events of a Messages stream into ours."""
+"""Reads the server-sent events of a Messages stream into the gateway's own events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Message(Struct, gc=False):
     usage: Any = None
 
 
-class _Happening(Struct, gc=False):
+class _MessageEvent(Struct, gc=False):
     """Any event of the stream, and a whole message: their names do not collide."""
 
     type: str
@@ -59,7 +59,7 @@ class _Happening(Struct, gc=False):
     stop_reason: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Happening).decode
+_decode = msgspec.json.Decoder(_MessageEvent).decode
 
 _REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -73,13 +73,13 @@ _REASONS: dict[str, FinishReason] = {
 
 
 class MessagesReader:
-    """The reader of one message."""
+    """Reads the answer to one request of the Messages API."""
 
     def __init__(self, *, alert: Alert, credential: str) -> None:
         self.is_done = False
         self._credential = credential
         self._usage = UsageWatch(alert)
-        self._figures: dict[str, Any] = {}
+        self._usage_fields: dict[str, Any] = {}
         self._has_output = False
         self._is_finished = False
         # Block of the stream -> number of the call, and whether its arguments have begun.
@@ -89,37 +89,35 @@ class MessagesReader:
     def feed(self, record: ServerSentEvent) -> list[Event]:
         if self.is_done:
             return []
-        happening = decoded(_decode, record.data)
-        match happening.type:
+        event = decoded(_decode, record.data)
+        match event.type:
             case "content_block_delta":
-                return self._said(happening.index, happening.delta)
+                return self._read_delta(event.index, event.delta)
             case "content_block_start":
-                return self._opened(happening.index, happening.content_block)
+                return self._open_block(event.index, event.content_block)
             case "content_block_stop":
-                return self._closed(happening.index)
+                return self._close_block(event.index)
             case "message_start":
                 # Not reported yet: its count of output is of the first token, and an answer that is cut
                 # off would be charged by it.
-                self._note(happening.message.usage if happening.message else None)
+                self._merge_usage(event.message.usage if event.message else None)
             case "message_delta":
-                reason = happening.delta.stop_reason if happening.delta else None
-                return self._finish(reason) + self._counted(happening.usage)
+                reason = event.delta.stop_reason if event.delta else None
+                return self._finish(reason) + self._read_usage(event.usage)
             case "message_stop":
                 self.is_done = True
             case "error":
-                raise failure_of_record(
-                    happening.error, has_output=self._has_output, credential=self._credential
-                )
+                raise failure_of_record(event.error, has_output=self._has_output, credential=self._credential)
         return []  # `ping`, and whatever is invented later
 
     def feed_whole(self, body: bytes) -> list[Event]:
-        happening = decoded(_decode, body)
-        if happening.error:
-            raise failure_of_record(happening.error, has_output=False, credential=self._credential)
+        event = decoded(_decode, body)
+        if event.error:
+            raise failure_of_record(event.error, has_output=False, credential=self._credential)
         events: list[Event] = []
-        for index, block in enumerate(happening.content or ()):
-            events += self._opened(index, block) + self._closed(index)
-        events += self._finish(happening.stop_reason) + self._counted(happening.usage)
+        for index, block in enumerate(event.content or ()):
+            events += self._open_block(index, block) + self._close_block(index)
+        events += self._finish(event.stop_reason) + self._read_usage(event.usage)
         self.is_done = True
         return events
 
@@ -131,7 +129,7 @@ class MessagesReader:
             raise BackendFailed
         return self._finish("end_turn") + ([self._usage.latest] if self._usage.latest else [])
 
-    def _said(self, block: int, delta: _Delta | None) -> list[Event]:
+    def _read_delta(self, block: int, delta: _Delta | None) -> list[Event]:
         if delta is None or self._is_finished:
             return []
         if delta.text:
@@ -145,11 +143,11 @@ class MessagesReader:
             return [ToolCallArguments(0, self._calls[block], delta.partial_json)]
         return []
 
-    def _opened(self, index: int, block: _Block | None) -> list[Event]:
+    def _open_block(self, index: int, block: _Block | None) -> list[Event]:
         if block is None:
             raise BackendFailed
         if block.type != "tool_use":
-            return self._said(index, _Delta(text=block.text, thinking=block.thinking))
+            return self._read_delta(index, _Delta(text=block.text, thinking=block.thinking))
         if not block.id or not block.name or index in self._calls or len(self._calls) == MAX_CALLS:
             raise BackendFailed
         self._has_output = True
@@ -160,7 +158,7 @@ class MessagesReader:
             events.append(ToolCallArguments(0, number, msgspec.json.encode(block.input).decode()))
         return events
 
-    def _closed(self, index: int) -> list[Event]:
+    def _close_block(self, index: int) -> list[Event]:
         if index in self._calls and index not in self._begun:
             # A call without arguments streams none; clients parse the text and need an object in it.
             self._begun.add(index)
@@ -173,31 +171,31 @@ class MessagesReader:
         self._is_finished = True
         return [Finish(0, _REASONS.get(reason, "stop"))]
 
-    def _counted(self, usage: Any) -> list[Event]:
+    def _read_usage(self, usage: Any) -> list[Event]:
         if usage is None:
             return []
-        self._note(usage)
+        self._merge_usage(usage)
         believed = self._report()
         return [] if believed is None else [believed]
 
-    def _note(self, usage: Any) -> None:
-        """Figures come in two halves, the input's first; a later figure replaces an earlier one."""
+    def _merge_usage(self, usage: Any) -> None:
+        """Keep what was reported: input first, output later; a later figure replaces an earlier one."""
         if isinstance(usage, dict):
-            self._figures |= {name: figure for name, figure in usage.items() if figure is not None}
+            self._usage_fields |= {name: figure for name, figure in usage.items() if figure is not None}
 
     def _report(self) -> Usage | None:
-        figures = self._figures
+        fields = self._usage_fields
         # What was read from the cache, and what was written to it, is counted beside the rest.
         inputs = [
-            figures.get("input_tokens"),
-            figures.get("cache_read_input_tokens", 0),
-            figures.get("cache_creation_input_tokens", 0),
+            fields.get("input_tokens"),
+            fields.get("cache_read_input_tokens", 0),
+            fields.get("cache_creation_input_tokens", 0),
         ]
         is_plain = all(type(figure) is int and figure >= 0 for figure in inputs)
         return self._usage.report(
             sum(inputs) if is_plain else None,
-            figures.get("output_tokens"),
-            cached_tokens=figures.get("cache_read_input_tokens"),
-            cache_write_tokens=figures.get("cache_creation_input_tokens"),
+            fields.get("output_tokens"),
+            cached_tokens=fields.get("cache_read_input_tokens"),
+            cache_write_tokens=fields.get("cache_creation_input_tokens"),
             has_output=self._has_output,
         )

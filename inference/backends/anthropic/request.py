@@ -217,7 +217,7 @@ def _input(arguments: str) -> dict[str, Any]:
 
 
 def _id(id: str | None) -> str:
-    """The same id in Messages' alphabet: a conversation may have begun on another backend."""
+    """A call's id in the alphabet of Messages: a conversation may have begun on another backend."""
     return _FOREIGN.sub("_", id or "") or "unnamed"
 
 

@@ -1,5 +1,5 @@
 """
-Chat completion chunks into events.
+Reads chat completion chunks into events.
 
 Typed decoding of the few fields that matter: a chunk is read some ten thousand times a second, and
 everything that is not named in these structs is skipped without becoming a Python object.
@@ -36,7 +36,7 @@ from inference.events import (
 
 # JSON has no -Infinity; this is what clients know for it.
 LOWEST_LOGPROB: Final = -9999.0
-# Of each completion in one chunk. Servers send one.
+# Most parts of each completion in one chunk. Servers send one.
 MAX_PARTS: Final = 16
 
 
@@ -61,7 +61,7 @@ class _Token(_Top, gc=False):
     top_logprobs: list[_Top] | None = None
 
 
-class _Logprobs(Struct, gc=False):
+class _ChunkLogprobs(Struct, gc=False):
     content: list[_Token] | None = None
     refusal: list[_Token] | None = None
 
@@ -77,8 +77,8 @@ class _Annotation(Struct, gc=False):
     url_citation: _Citation | None = None
 
 
-class _Said(Struct, gc=False):
-    """A delta of a stream, or the message of a whole answer: the same names."""
+class _ChatMessage(Struct, gc=False):
+    """A delta of a stream, or the message of a whole answer: both have the same names."""
 
     content: str | None = None
     reasoning: str | None = None
@@ -89,16 +89,16 @@ class _Said(Struct, gc=False):
     annotations: list[_Annotation] | None = None
 
 
-class _Choice(Struct, gc=False):
+class _ChunkChoice(Struct, gc=False):
     index: int = 0
-    delta: _Said | None = None
-    message: _Said | None = None
+    delta: _ChatMessage | None = None
+    message: _ChatMessage | None = None
     finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
+    logprobs: _ChunkLogprobs | None = None
 
 
 class _Chunk(Struct, gc=False):
-    choices: list[_Choice] | None = None
+    choices: list[_ChunkChoice] | None = None
     usage: Any = None
     error: Any = None
     # Older vLLM puts an error's fields at the top, under `"object": "error"`.
@@ -126,37 +126,37 @@ def _only_text(chunk: _Chunk, completions: int) -> TextDelta | None:
     if choices is None or len(choices) != 1 or chunk.usage is not None or chunk.error is not None:
         return None
     choice = choices[0]
-    said = choice.delta
+    delta = choice.delta
     if (
-        said is None
-        or not said.content
+        delta is None
+        or not delta.content
         or choice.finish_reason is not None
         or choice.logprobs is not None
-        or said.tool_calls is not None
-        or said.reasoning is not None
-        or said.reasoning_content is not None
-        or said.refusal is not None
-        or said.function_call is not None
-        or said.annotations is not None
+        or delta.tool_calls is not None
+        or delta.reasoning is not None
+        or delta.reasoning_content is not None
+        or delta.refusal is not None
+        or delta.function_call is not None
+        or delta.annotations is not None
         or chunk.object == "error"
         or not 0 <= choice.index < completions
     ):
         return None
-    return TextDelta(choice.index, said.content)
+    return TextDelta(choice.index, delta.content)
 
 
 class ChatReader:
-    """The reader of one chat completion with `completions` choices."""
+    """Reads the answer to one chat completion request with `completions` choices."""
 
     def __init__(self, *, completions: int, alert: Alert, credential: str) -> None:
         self.is_done = False
         self._completions = completions
         self._credential = credential
         self._usage = UsageWatch(alert)
-        # Whether the latest usage covers all that was said, and whether it was yielded after it.
+        # Whether the latest usage covers all of the output, and whether it was yielded after it.
         self._is_usage_current = False
         self._is_usage_last = False
-        self._spoken: set[int] = set()
+        self._with_output: set[int] = set()
         self._finished: set[int] = set()
         self._calls: dict[int, ToolCalls] = {}
         self._functions: set[int] = set()
@@ -171,7 +171,7 @@ class ChatReader:
         text = _only_text(chunk, self._completions)
         if text is None or text.index in self._finished:
             return self._events(chunk)
-        self._spoken.add(text.index)
+        self._with_output.add(text.index)
         self._is_usage_current = False
         return [text]
 
@@ -182,8 +182,8 @@ class ChatReader:
 
     def end(self) -> list[Event]:
         unfinished = [index for index in range(self._completions) if index not in self._finished]
-        # A server that says [DONE] has said all it will; one that just stops was cut off.
-        if unfinished and not (self.is_done and self._spoken.issuperset(unfinished)):
+        # A server that sends [DONE] has sent all it will; one that just stops was cut off.
+        if unfinished and not (self.is_done and self._with_output.issuperset(unfinished)):
             raise BackendFailed
         events: list[Event] = []
         for index in unfinished:
@@ -196,53 +196,55 @@ class ChatReader:
         events: list[Event] = []
         if chunk.error or chunk.object == "error":
             error = chunk.error or {"message": chunk.message, "code": chunk.code}
-            raise failure_of_record(error, has_output=bool(self._spoken), credential=self._credential)
+            raise failure_of_record(error, has_output=bool(self._with_output), credential=self._credential)
         choices = chunk.choices or ()
         if len(choices) > MAX_PARTS * self._completions:
             raise BackendFailed
         for choice in choices:
             self._read(choice, events)
         if chunk.usage is not None:
-            usage = self._reported(chunk.usage)
+            usage = self._read_usage(chunk.usage)
             if usage is not None:
                 events.append(usage)
                 self._is_usage_current = self._is_usage_last = True
         return events
 
-    def _read(self, choice: _Choice, events: list[Event]) -> None:
+    def _read(self, choice: _ChunkChoice, events: list[Event]) -> None:
         index = choice.index
         if not 0 <= index < self._completions:
             raise BackendFailed
         if index in self._finished:
             return
-        said = choice.delta or choice.message
-        if said is not None:
+        message = choice.delta or choice.message
+        if message is not None:
             before = len(events)
-            self._read_said(index, said, choice.logprobs, events)
+            self._read_message(index, message, choice.logprobs, events)
             if len(events) > before:
-                self._spoken.add(index)
+                self._with_output.add(index)
                 self._is_usage_current = False
         if choice.finish_reason:
             self._finish(index, choice.finish_reason, events)
 
-    def _read_said(self, index: int, said: _Said, logprobs: _Logprobs | None, events: list[Event]) -> None:
-        reasoning = said.reasoning or said.reasoning_content
+    def _read_message(
+        self, index: int, message: _ChatMessage, logprobs: _ChunkLogprobs | None, events: list[Event]
+    ) -> None:
+        reasoning = message.reasoning or message.reasoning_content
         if reasoning:
             # Also what the client did not ask to see: it is paid for and judged, and hidden when written.
             events.append(ReasoningDelta(index, reasoning))
         if logprobs is None:
-            if said.content:
-                events.append(TextDelta(index, said.content))
-            if said.refusal:
-                events.append(RefusalDelta(index, said.refusal))
+            if message.content:
+                events.append(TextDelta(index, message.content))
+            if message.refusal:
+                events.append(RefusalDelta(index, message.refusal))
         else:
-            _read_with_logprobs(index, said, logprobs, events)
-        if said.tool_calls:
-            self._read_calls(index, said.tool_calls, events)
-        elif said.function_call is not None:
-            self._read_function(index, said.function_call, events)
-        if said.annotations:
-            events.extend(_annotations(index, said.annotations))
+            _read_with_logprobs(index, message, logprobs, events)
+        if message.tool_calls:
+            self._read_calls(index, message.tool_calls, events)
+        elif message.function_call is not None:
+            self._read_function(index, message.function_call, events)
+        if message.annotations:
+            events.extend(_annotations(index, message.annotations))
 
     def _read_calls(self, index: int, fragments: list[_ToolFragment], events: list[Event]) -> None:
         if len(fragments) > MAX_CALLS:
@@ -262,8 +264,8 @@ class ChatReader:
         if (arguments := _arguments(function.arguments)) and index in self._functions:
             events.append(FunctionCallArguments(index, arguments))
 
-    def _finish(self, index: int, said: str, events: list[Event]) -> None:
-        reason = _REASONS.get(said, "stop")
+    def _finish(self, index: int, finish_reason: str, events: list[Event]) -> None:
+        reason = _REASONS.get(finish_reason, "stop")
         if index in self._calls:
             self._calls[index].finish()
             # Some servers say "stop" after a call; clients look for the other word to run their tools.
@@ -273,9 +275,9 @@ class ChatReader:
         self._is_usage_last = False
         events.append(Finish(index, reason))
 
-    def _reported(self, usage: Any) -> Usage | None:
+    def _read_usage(self, usage: Any) -> Usage | None:
         if not isinstance(usage, dict):
-            self._usage.complain("not an object")
+            self._usage.warn("not an object")
             return None
         prompt_details = _details(usage.get("prompt_tokens_details"))
         completion_details = _details(usage.get("completion_tokens_details"))
@@ -286,7 +288,7 @@ class ChatReader:
             cached_tokens=prompt_details.get("cached_tokens"),
             cache_write_tokens=prompt_details.get("cache_write_tokens"),
             reasoning_tokens=completion_details.get("reasoning_tokens"),
-            has_output=bool(self._spoken),
+            has_output=bool(self._with_output),
         )
 
 
@@ -301,12 +303,14 @@ def _arguments(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _read_with_logprobs(index: int, said: _Said, logprobs: _Logprobs, events: list[Event]) -> None:
+def _read_with_logprobs(
+    index: int, message: _ChatMessage, logprobs: _ChunkLogprobs, events: list[Event]
+) -> None:
     """A token may have a logprob and no text yet, as the first half of a character has."""
-    if said.content or logprobs.content:
-        events.append(TextDelta(index, said.content or "", _logprobs(logprobs.content)))
-    if said.refusal or logprobs.refusal:
-        events.append(RefusalDelta(index, said.refusal or "", _logprobs(logprobs.refusal)))
+    if message.content or logprobs.content:
+        events.append(TextDelta(index, message.content or "", _logprobs(logprobs.content)))
+    if message.refusal or logprobs.refusal:
+        events.append(RefusalDelta(index, message.refusal or "", _logprobs(logprobs.refusal)))
 
 
 def _logprobs(tokens: list[_Token] | None) -> Logprobs | None:

@@ -1,9 +1,9 @@
 """
-The typed events of a Responses stream into ours.
+Reads the typed events of a Responses stream into the gateway's own events.
 
 Servers that imitate the API leave out `output_index`, or the deltas, or say `completed` of an answer that
-was cut. So items are known by either of their names, and what was not said piece by piece is said when
-its item is done.
+was cut. So items are known by either of their names, and what did not come piece by piece is sent on
+when its item is done.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from inference.events import (
 )
 
 
-class _Happening(Struct, gc=False):
+class _ResponseEvent(Struct, gc=False):
     """Any event of the stream, and a whole response: their names do not collide."""
 
     type: str = ""
@@ -62,20 +62,20 @@ class _Happening(Struct, gc=False):
 class _Item:
     """What we must remember of one item of the output."""
 
-    __slots__ = ("call", "has_arguments", "has_spoken", "is_search_told", "offset", "part")
+    __slots__ = ("call", "has_arguments", "has_text", "is_search_sent", "offset", "part")
 
     def __init__(self) -> None:
         # The number of the call, where it is one.
         self.call: int | None = None
         self.has_arguments = False
-        self.has_spoken = False
-        self.is_search_told = False
+        self.has_text = False
+        self.is_search_sent = False
         # Which part is being written, and how much text of the answer came before it.
         self.part: Any = None
         self.offset = 0
 
 
-_decode = msgspec.json.Decoder(_Happening).decode
+_decode = msgspec.json.Decoder(_ResponseEvent).decode
 
 _DELTAS: Final[dict[str, Callable[[int, str], Event]]] = {
     "response.output_text.delta": TextDelta,
@@ -98,7 +98,7 @@ _KINDS: Final = {"rate_limit_exceeded": "rate_limit_error", "invalid_prompt": "i
 
 class ResponsesReader:
     """
-    The reader of one response.
+    Reads the answer to one request of the Responses API.
 
     `silent_bound` is the output bound where the server says `completed` also of an answer that it cut
     there; None where it can be believed.
@@ -110,9 +110,9 @@ class ResponsesReader:
         self._credential = credential
         self._usage = UsageWatch(alert)
         self._items: dict[Any, _Item] = {}
-        # Whether anything was generated, seen or not; and whether any of it was told.
+        # Whether anything was generated, seen or not; and whether any of it became an event.
         self._has_output = False
-        self._has_spoken = False
+        self._has_events = False
         self._is_finished = False
         self._calls = 0
         self._characters = 0
@@ -144,36 +144,35 @@ class ResponsesReader:
             raise BackendFailed
         return []
 
-    def _read(self, happening: _Happening) -> list[Event]:
+    def _read(self, event: _ResponseEvent) -> list[Event]:
         events: list[Event] = []
-        kind = happening.type
-        made = _DELTAS.get(kind)
-        if made is not None:
-            self._say(happening, made, events)
-        elif kind == "error" or happening.error:
+        kind = event.type
+        delta_type = _DELTAS.get(kind)
+        if delta_type is not None:
+            self._read_delta(event, delta_type, events)
+        elif kind == "error" or event.error:
             raise self._failure(
-                happening.error
-                or {"code": happening.code, "message": happening.message, "param": happening.param}
+                event.error or {"code": event.code, "message": event.message, "param": event.param}
             )
         elif kind == "response.function_call_arguments.delta":
-            self._continue_call(happening, events)
+            self._continue_call(event, events)
         elif kind == "response.output_item.added":
-            self._open(happening, events)
+            self._open(event, events)
         elif kind == "response.output_item.done":
-            self._close(happening.item, self._item_of(happening, happening.item), events)
+            self._close(event.item, self._item_of(event, event.item), events)
         elif kind == "response.output_text.annotation.added":
-            self._cite(happening.annotation, self._item_of(happening).offset, events)
+            self._add_annotation(event.annotation, self._item_of(event).offset, events)
         elif kind in _ENDS:
-            self._end(_object(happening.response), events, kind.removeprefix("response."))
+            self._end(_object(event.response), events, kind.removeprefix("response."))
         return events
 
     # --- Items ----------------------------------------------------------------------------------------
 
-    def _item_of(self, happening: _Happening, item: Any = None) -> _Item:
-        """The item that this is about, by its id or by its place, whichever is known of it."""
+    def _item_of(self, event: _ResponseEvent, item: Any = None) -> _Item:
+        """The item that this is about, by its id or by its index, whichever is known of it."""
         names = [
             name
-            for name in (happening.item_id or _object(item).get("id"), happening.output_index)
+            for name in (event.item_id or _object(item).get("id"), event.output_index)
             if type(name) in (str, int)
         ]
         found = next((self._items[name] for name in names if name in self._items), None)
@@ -183,18 +182,18 @@ class ResponsesReader:
             self._items.setdefault(name, found)
         return found
 
-    def _open(self, happening: _Happening, events: list[Event]) -> None:
+    def _open(self, event: _ResponseEvent, events: list[Event]) -> None:
         # Thoughts that are kept from us begin like this as well, and they are paid for.
         self._has_output = True
-        item = _object(happening.item)
-        known = self._item_of(happening, item)
+        item = _object(event.item)
+        known = self._item_of(event, item)
         if item.get("type") == "function_call":
             self._start_call(item, known, events)
         elif item.get("type") == "web_search_call" and _query(item):
             self._search(item, known, events)
 
     def _close(self, raw: Any, known: _Item, events: list[Event]) -> None:
-        """Say what of this item was not said yet."""
+        """Send on what of this item was not sent yet."""
         self._has_output = True
         item = _object(raw)
         kind = item.get("type")
@@ -204,49 +203,56 @@ class ResponsesReader:
                 self._add_arguments(item.get("arguments"), known, events)
         elif kind == "web_search_call":
             self._search(item, known, events)
-        elif kind in ("message", "reasoning") and not known.has_spoken:
-            for place, part in enumerate(_list(item.get("content")) or _list(item.get("summary"))):
-                self._say_part(_object(part), place, known, events)
+        elif kind in ("message", "reasoning") and not known.has_text:
+            for part_index, part in enumerate(_list(item.get("content")) or _list(item.get("summary"))):
+                self._read_part(_object(part), part_index, known, events)
 
     # --- Words ----------------------------------------------------------------------------------------
 
-    def _say(self, happening: _Happening, made: Callable[[int, str], Event], events: list[Event]) -> None:
-        text = happening.delta
+    def _read_delta(
+        self, event: _ResponseEvent, delta_type: Callable[[int, str], Event], events: list[Event]
+    ) -> None:
+        text = event.delta
         if not isinstance(text, str) or not text:
             return
-        known = self._item_of(happening)
-        place = happening.summary_index if happening.content_index is None else happening.content_index
-        if known.has_spoken and place != known.part and made is ReasoningDelta:
+        known = self._item_of(event)
+        part_index = event.summary_index if event.content_index is None else event.content_index
+        if known.has_text and part_index != known.part and delta_type is ReasoningDelta:
             text = f"\n\n{text}"  # parts of a summary are paragraphs, without a mark of their own
-        self._add_text(text, place, made, known, events)
+        self._add_text(text, part_index, delta_type, known, events)
 
-    def _say_part(self, part: dict[str, Any], place: int, known: _Item, events: list[Event]) -> None:
-        field, made = _PARTS.get(str(part.get("type")), ("", None))
+    def _read_part(self, part: dict[str, Any], part_index: int, known: _Item, events: list[Event]) -> None:
+        field, delta_type = _PARTS.get(str(part.get("type")), ("", None))
         text = part.get(field)
-        if made is None or not isinstance(text, str) or not text:
+        if delta_type is None or not isinstance(text, str) or not text:
             return
-        if made is ReasoningDelta and known.has_spoken:
+        if delta_type is ReasoningDelta and known.has_text:
             text = f"\n\n{text}"
-        self._add_text(text, place, made, known, events)
+        self._add_text(text, part_index, delta_type, known, events)
         for annotation in _list(part.get("annotations")):
-            self._cite(annotation, known.offset, events)
+            self._add_annotation(annotation, known.offset, events)
 
     def _add_text(
-        self, text: str, place: Any, made: Callable[[int, str], Event], known: _Item, events: list[Event]
+        self,
+        text: str,
+        part_index: Any,
+        delta_type: Callable[[int, str], Event],
+        known: _Item,
+        events: list[Event],
     ) -> None:
-        if not known.has_spoken or place != known.part:
-            known.part, known.offset = place, self._characters
-        known.has_spoken = self._has_spoken = self._has_output = True
-        if made is TextDelta:
+        if not known.has_text or part_index != known.part:
+            known.part, known.offset = part_index, self._characters
+        known.has_text = self._has_events = self._has_output = True
+        if delta_type is TextDelta:
             self._characters += len(text)
-        events.append(made(0, text))
+        events.append(delta_type(0, text))
 
-    def _cite(self, raw: Any, offset: int, events: list[Event]) -> None:
-        """Places are counted here from the start of a part, in our events from that of the answer."""
+    def _add_annotation(self, raw: Any, offset: int, events: list[Event]) -> None:
+        """An index counts from the start of a part here, and from that of the answer in our events."""
         cited = _object(raw)
         url, title = cited.get("url"), cited.get("title")
         if cited.get("type") == "url_citation" and isinstance(url, str):
-            start, end = (offset + _place(cited.get(name)) for name in ("start_index", "end_index"))
+            start, end = (offset + _index_or_zero(cited.get(name)) for name in ("start_index", "end_index"))
             events.append(Annotation(0, url, title if isinstance(title, str) else "", start, end))
 
     # --- Calls ----------------------------------------------------------------------------------------
@@ -259,15 +265,15 @@ class ResponsesReader:
             raise BackendFailed  # a call of nothing: no client could answer it
         known.call = self._calls
         self._calls += 1
-        self._has_spoken = True
+        self._has_events = True
         id = id if isinstance(id, str) else f"call_{secrets.token_hex(12)}"
         events.append(ToolCallStart(0, known.call, id, name))
 
-    def _continue_call(self, happening: _Happening, events: list[Event]) -> None:
-        known = self._item_of(happening)
+    def _continue_call(self, event: _ResponseEvent, events: list[Event]) -> None:
+        known = self._item_of(event)
         # Pieces of a call that never began belong to a tool of the server's own.
         if known.call is not None:
-            self._add_arguments(happening.delta, known, events)
+            self._add_arguments(event.delta, known, events)
 
     def _add_arguments(self, text: Any, known: _Item, events: list[Event]) -> None:
         if known.call is not None and isinstance(text, str) and text:
@@ -276,14 +282,14 @@ class ResponsesReader:
 
     def _search(self, item: dict[str, Any], known: _Item, events: list[Event]) -> None:
         # To open a page that was found is an action of the same item, and no search.
-        if not known.is_search_told and _object(item.get("action")).get("type", "search") == "search":
-            known.is_search_told = self._has_spoken = True
+        if not known.is_search_sent and _object(item.get("action")).get("type", "search") == "search":
+            known.is_search_sent = self._has_events = True
             events.append(WebSearch(0, _query(item)))
 
     # --- The end --------------------------------------------------------------------------------------
 
-    def _end(self, response: dict[str, Any], events: list[Event], said: str = "") -> None:
-        states = (response.get("status"), said)
+    def _end(self, response: dict[str, Any], events: list[Event], ending: str = "") -> None:
+        states = (response.get("status"), ending)
         usage = response.get("usage")
         if "failed" in states:
             has_generated = bool(_object(usage).get("output_tokens"))
@@ -291,10 +297,10 @@ class ResponsesReader:
         is_incomplete = "incomplete" in states
         if "cancelled" in states or not (is_incomplete or "completed" in states):
             raise BackendFailed
-        if not self._has_spoken:
+        if not self._has_events:
             for item in _list(response.get("output")):
                 self._close(item, _Item(), events)
-        believed = None if usage is None else self._reported(usage)
+        believed = None if usage is None else self._read_usage(usage)
         events.append(Finish(0, self._reason(response, believed, is_incomplete=is_incomplete)))
         if believed is not None:
             events.append(believed)
@@ -309,9 +315,9 @@ class ResponsesReader:
             return "length"
         return "tool_calls" if self._calls else "stop"
 
-    def _reported(self, usage: Any) -> Usage | None:
+    def _read_usage(self, usage: Any) -> Usage | None:
         if not isinstance(usage, dict):
-            self._usage.complain("not an object")
+            self._usage.warn("not an object")
             return None
         return self._usage.report(
             usage.get("input_tokens"),
@@ -319,7 +325,7 @@ class ResponsesReader:
             total_tokens=usage.get("total_tokens"),
             cached_tokens=_object(usage.get("input_tokens_details")).get("cached_tokens"),
             reasoning_tokens=_object(usage.get("output_tokens_details")).get("reasoning_tokens"),
-            has_output=self._has_spoken,
+            has_output=self._has_events,
         )
 
     def _failure(self, error: Any, *, has_generated: bool = False) -> Exception:
@@ -338,11 +344,11 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _place(value: Any) -> int:
+def _index_or_zero(value: Any) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
 def _query(item: dict[str, Any]) -> str:
     action = _object(item.get("action"))
-    asked = action.get("query") or next(iter(_list(action.get("queries"))), "")
-    return asked if isinstance(asked, str) else ""
+    query = action.get("query") or next(iter(_list(action.get("queries"))), "")
+    return query if isinstance(query, str) else ""

@@ -64,7 +64,7 @@ _LOCATION = ("city", "country", "region", "timezone")
 def responses_body(prompt: Prompt, *, model: str, server: Server) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": model,
-        # System turns stay items, at their place. As `instructions` they would come back in the first
+        # System turns stay items, where they were. As `instructions` they would come back in the first
         # record of the answer and in its last, and long ones would not fit the bound of a record.
         "input": list(_items(prompt.turns, server)),
         "stream": True,
@@ -126,7 +126,7 @@ def _text_options(prompt: Prompt) -> dict[str, Any]:
 
 
 def _items(turns: tuple[Turn, ...], server: Server) -> Iterator[dict[str, Any]]:
-    for place, turn in enumerate(turns):
+    for index, turn in enumerate(turns):
         if turn.role == "function" or turn.function_call is not None:
             raise OptionNotImplemented(
                 "The backend of this model does not take legacy function calls.", param="messages"
@@ -134,26 +134,26 @@ def _items(turns: tuple[Turn, ...], server: Server) -> Iterator[dict[str, Any]]:
         if turn.role == "tool":
             yield _tool_output(turn)
         elif turn.role == "assistant":
-            yield from _model_items(turn, place, server)
+            yield from _model_items(turn, index, server)
         else:
             role = "system" if turn.role == "developer" and not server.knows_developer else turn.role
             yield {"type": "message", "role": role, "content": _content(turn.content)}
 
 
-def _model_items(turn: Turn, place: int, server: Server) -> Iterator[dict[str, Any]]:
+def _model_items(turn: Turn, index: int, server: Server) -> Iterator[dict[str, Any]]:
     # OpenAI takes back only thoughts that it sealed itself. Servers whose thoughts are plain want an id.
     if turn.reasoning and server.reasoning_field:
         thoughts = [{"type": "reasoning_text", "text": turn.reasoning}]
-        yield {"type": "reasoning", "id": f"rs_{place}", "summary": [], "content": thoughts}
+        yield {"type": "reasoning", "id": f"rs_{index}", "summary": [], "content": thoughts}
     parts = (TextPart(turn.content),) if isinstance(turn.content, str) else turn.content or ()
-    said = [_said(part) for part in parts if not isinstance(part, TextPart) or part.text]
-    if said:
-        yield {"type": "message", "role": "assistant", "status": "completed", "content": said}
+    content = [_output_part(part) for part in parts if not isinstance(part, TextPart) or part.text]
+    if content:
+        yield {"type": "message", "role": "assistant", "status": "completed", "content": content}
     for call in turn.tool_calls:
         yield _call(call)
 
 
-def _said(part: Part) -> dict[str, Any]:
+def _output_part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "output_text", "text": part.text, "annotations": []}
     if isinstance(part, OtherPart) and part.type == "refusal" and isinstance(part.fields.get("refusal"), str):

@@ -52,21 +52,22 @@ from gateway_site.api.errors import (
     UnsupportedOption,
 )
 from inference.backends.base import Dispatch, InferenceBackend
-from inference.backends.simulator.script import CountTokens, Manner, Script
+from inference.backends.simulator.script import Behaviour, Script
 from inference.dialects.texts import prompt_texts
 from inference.events import Event, Finish, Usage
 from inference.prompt import Prompt
+from inference.tokenizer import CountTokens
 
-ECHO = Manner(echoes=True)
-MANNERS = {
+ECHO = Behaviour(echoes=True)
+BEHAVIOURS = {
     "echo": ECHO,
-    "words": Manner(),
-    "thinker": Manner(thinks=True),
-    "endless": Manner(endless=True),
-    "refusal": Manner(refuses=True),
-    "filtered": Manner(filtered=True),
-    "fails-hang-midway": Manner(),
-    "fails-cut-midway": Manner(),
+    "words": Behaviour(),
+    "thinker": Behaviour(thinks=True),
+    "endless": Behaviour(endless=True),
+    "refusal": Behaviour(refuses=True),
+    "filtered": Behaviour(filtered=True),
+    "fails-hang-midway": Behaviour(),
+    "fails-cut-midway": Behaviour(),
     "usage-none": ECHO,
     "usage-garbage": ECHO,
     "usage-zero": ECHO,
@@ -74,9 +75,9 @@ MANNERS = {
     "usage-falling": ECHO,
     "usage-cached": ECHO,
 }
-WORDS_BEFORE_TROUBLE = 3
-# One suspension in so many rounds lets the other requests of the process live.
-ROUNDS_BETWEEN_BREATHS = 16
+WORDS_BEFORE_FAILURE = 3
+# One suspension in so many rounds lets the other requests of the process run.
+ROUNDS_BETWEEN_YIELDS = 16
 # Counting more than this, or what is no plain text, would hold up the other requests; it is done in a thread.
 CHARACTERS_COUNTED_AT_ONCE = 16_384
 TURNS_COUNTED_AT_ONCE = 100
@@ -86,6 +87,8 @@ _SLOW = re.compile(r"fails-slow-([0-9]{1,4})")
 
 
 class SimulatorBackend(InferenceBackend):
+    """Answers from a script: no network, no server, the same answer every time."""
+
     lacks = frozenset({"audio", "modalities", "other_input", "other_tools", "prompt_logprobs"})
 
     def __init__(
@@ -105,23 +108,23 @@ class SimulatorBackend(InferenceBackend):
         await dispatch()
         self.running += 1
         try:
-            manner, pause = await self._prepare(name)
-            scripts = [Script(prompt, index, manner, self._count) for index in range(prompt.completions)]
-            is_doomed = name.endswith("-midway")
-            for rounds, events in enumerate(_in_turn(scripts)):
-                if is_doomed and (rounds == WORDS_BEFORE_TROUBLE or _has_finish(events)):
-                    await self._trouble(name)
-                if pause or rounds % ROUNDS_BETWEEN_BREATHS == 0:
+            behaviour, pause = await self._prepare(name)
+            scripts = [Script(prompt, index, behaviour, self._count) for index in range(prompt.completions)]
+            fails_midway = name.endswith("-midway")
+            for rounds, events in enumerate(_interleave(scripts)):
+                if fails_midway and (rounds == WORDS_BEFORE_FAILURE or _has_finish(events)):
+                    await self._fail_midway(name)
+                if pause or rounds % ROUNDS_BETWEEN_YIELDS == 0:
                     await self._sleep(pause)
                 for event in events:
                     yield event
-            asked = await self._prompt_tokens(prompt)
-            for usage in _usage(name, prompt, asked, scripts):
+            prompt_tokens = await self._prompt_tokens(prompt)
+            for usage in _usage(name, prompt, prompt_tokens, scripts):
                 yield usage
         finally:
             self.running -= 1
 
-    async def _prepare(self, name: str) -> tuple[Manner, float]:
+    async def _prepare(self, name: str) -> tuple[Behaviour, float]:
         """How to talk and how long to wait between words; or the failure that the model is there for."""
         match name:
             case "fails-rejected":
@@ -138,59 +141,69 @@ class SimulatorBackend(InferenceBackend):
                 await asyncio.Event().wait()
         if paced := _PACED.fullmatch(name):
             words, rate = int(paced[1]), int(paced[2])
-            return Manner(length=words), 1 / rate if rate else 0
+            return Behaviour(length=words), 1 / rate if rate else 0
         if slow := _SLOW.fullmatch(name):
             await self._sleep(int(slow[1]))
             return ECHO, 0
-        if name not in MANNERS:
+        if name not in BEHAVIOURS:
             raise ProviderRejected(f"The simulator has no model named {name[:100]}.", param="model")
-        return MANNERS[name], 0
+        return BEHAVIOURS[name], 0
 
-    async def _trouble(self, name: str) -> None:
+    async def _fail_midway(self, name: str) -> None:
         if name == "fails-hang-midway":
             await asyncio.Event().wait()
         raise BackendFailed()
 
     async def _prompt_tokens(self, prompt: Prompt) -> int:
-        said = [turn.content for turn in prompt.turns[: TURNS_COUNTED_AT_ONCE + 1]]
-        characters = sum(len(text) for text in said if isinstance(text, str))
-        is_plain = (
-            not prompt.tools and prompt.answer_format is None and not any(type(e) is tuple for e in said)
-        )
-        if is_plain and len(said) <= TURNS_COUNTED_AT_ONCE and characters < CHARACTERS_COUNTED_AT_ONCE:
+        contents = [turn.content for turn in prompt.turns[: TURNS_COUNTED_AT_ONCE + 1]]
+        characters = sum(len(text) for text in contents if isinstance(text, str))
+        has_parts = any(type(content) is tuple for content in contents)
+        is_plain = not prompt.tools and prompt.answer_format is None and not has_parts
+        if is_plain and len(contents) <= TURNS_COUNTED_AT_ONCE and characters < CHARACTERS_COUNTED_AT_ONCE:
             return sum(map(self._count, prompt_texts(prompt)))
         return await asyncio.to_thread(lambda: sum(map(self._count, prompt_texts(prompt))))
 
 
-def _usage(name: str, prompt: Prompt, asked: int, scripts: list[Script]) -> Iterator[Usage]:
-    said = sum(script.tokens for script in scripts)
-    thought = sum(script.reasoning_tokens for script in scripts)
+def _usage(name: str, prompt: Prompt, prompt_tokens: int, scripts: list[Script]) -> Iterator[Usage]:
+    completion_tokens = sum(script.tokens for script in scripts)
+    reasoning_tokens = sum(script.reasoning_tokens for script in scripts)
     reported: list[Usage | None]
     match name:
         case "usage-none":
             reported = []
         case "usage-garbage":
-            reported = [Usage.checked(-asked, f"{said}")]
+            reported = [Usage.checked(-prompt_tokens, f"{completion_tokens}")]
         case "usage-zero":
             reported = [Usage(0, 0)]
         case "usage-huge":
-            reported = [Usage(asked, prompt.output_bound * prompt.completions + 1000)]
+            reported = [Usage(prompt_tokens, prompt.output_bound * prompt.completions + 1000)]
         case "usage-falling":
-            reported = [Usage(asked, said + 10), Usage(asked, said)]
+            reported = [Usage(prompt_tokens, completion_tokens + 10), Usage(prompt_tokens, completion_tokens)]
         case "usage-cached":
-            reported = [Usage(asked, said, cached_tokens=asked // 2, reasoning_tokens=thought)]
+            reported = [
+                Usage(
+                    prompt_tokens,
+                    completion_tokens,
+                    cached_tokens=prompt_tokens // 2,
+                    reasoning_tokens=reasoning_tokens,
+                )
+            ]
         case _:
-            reported = [Usage(asked, said, cached_tokens=0, reasoning_tokens=thought)]
+            reported = [
+                Usage(prompt_tokens, completion_tokens, cached_tokens=0, reasoning_tokens=reasoning_tokens)
+            ]
     yield from (usage for usage in reported if usage is not None)
 
 
-def _in_turn(scripts: list[Script]) -> Iterator[list[Event]]:
+def _interleave(scripts: list[Script]) -> Iterator[list[Event]]:
     """One event of every completion that is not done, round by round: answers interleave, as real ones do."""
-    going = [script.events() for script in scripts]
-    while going:
-        events = [next(script) for script in going]
+    running = [script.events() for script in scripts]
+    while running:
+        events = [next(script) for script in running]
         yield events
-        going = [script for script, event in zip(going, events, strict=True) if not isinstance(event, Finish)]
+        running = [
+            script for script, event in zip(running, events, strict=True) if not isinstance(event, Finish)
+        ]
 
 
 def _has_finish(events: list[Event]) -> bool:

@@ -41,9 +41,9 @@ def instance_of(schema: Json, seed: int) -> Any:
 
 
 class _Maker:
-    def __init__(self, root: Json, chance: random.Random) -> None:
+    def __init__(self, root: Json, generator: random.Random) -> None:
         self._root = root
-        self._chance = chance
+        self._random = generator
         self._nodes = 0
 
     def make(self, schema: Any, depth: int) -> Any:
@@ -56,7 +56,7 @@ class _Maker:
         if "const" in schema:
             return schema["const"]
         if options := _list(schema.get("enum")):
-            return self._chance.choice(options)
+            return self._random.choice(options)
         return self._typed(schema, depth)
 
     def _spend(self, nodes: int) -> None:
@@ -75,7 +75,7 @@ class _Maker:
             case "integer" | "number" as kind:
                 return self._number(schema, whole=kind == "integer")
             case "boolean":
-                return self._chance.random() < 0.5
+                return self._random.random() < 0.5
             case _:
                 return None
 
@@ -88,7 +88,7 @@ class _Maker:
             ]
             if not any(branches):
                 return schema
-            rest = {name: schema[name] for name in schema if name not in ("$ref", "anyOf", "oneOf", "allOf")}
+            own = {name: schema[name] for name in schema if name not in ("$ref", "anyOf", "oneOf", "allOf")}
             reference, any_of, one_of, all_of = branches
             parts = [*all_of] if isinstance(all_of, list) else []
             if isinstance(reference, str):
@@ -97,7 +97,7 @@ class _Maker:
                 if isinstance(choices, list) and choices:
                     # Deep down, the alternative that says least: usually the null of an optional field.
                     parts.append(min(choices, key=_size) if depth >= MAX_OPTIONAL_DEPTH else choices[0])
-            schema = _merged([rest, *(part for part in parts if isinstance(part, dict))])
+            schema = _merged([own, *(part for part in parts if isinstance(part, dict))])
         raise ProviderRejected("The JSON schema refers to itself without end.")
 
     def _target(self, reference: str) -> Any:
@@ -139,8 +139,8 @@ class _Maker:
         most = _whole(schema.get("maxItems"), MAX_NODES)
         wanted = max(least, len(first), 1 if depth < MAX_OPTIONAL_DEPTH else 0)
         made: list[Any] = []
-        for place in range(min(wanted, most)):
-            item = first[place] if place < len(first) else schema.get("items", {})
+        for index in range(min(wanted, most)):
+            item = first[index] if index < len(first) else schema.get("items", {})
             made.append(self._another(item, made, depth, unique=schema.get("uniqueItems") is True))
         return made
 
@@ -157,7 +157,7 @@ class _Maker:
             return FORMATS[kind]
         least = _whole(schema.get("minLength"), 0)
         self._spend(least // 100)
-        text = "".join(self._chance.choices("abcdefghijklmnopqrstuvwxyz", k=max(least, 6)))
+        text = "".join(self._random.choices("abcdefghijklmnopqrstuvwxyz", k=max(least, 6)))
         return text[: _whole(schema.get("maxLength"), len(text))]
 
     def _number(self, schema: Json, *, whole: bool) -> int | float:
@@ -169,7 +169,7 @@ class _Maker:
         except OverflowError:
             raise ProviderRejected("The JSON schema has a bound that is too large.") from None
         if first <= last:
-            made = self._chance.randint(first, last) * unit
+            made = self._random.randint(first, last) * unit
             return int(made) if whole or made == int(made) else made
         if whole:
             raise ProviderRejected("The JSON schema has a range with no integer in it.")

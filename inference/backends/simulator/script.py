@@ -1,4 +1,4 @@
-"""What one completion of the simulator says, token by token, within its bound."""
+"""The script of one completion of the simulator: its events, token by token, within the output bound."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import random
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -31,8 +31,7 @@ from inference.events import (
     WebSearch,
 )
 from inference.prompt import JsonObject, JsonSchema, NamedTool, Prompt, TextPart, Tool
-
-CountTokens = Callable[[str], int]
+from inference.tokenizer import CountTokens
 
 # fmt: off
 WORDS = (
@@ -47,8 +46,8 @@ MAX_TOP_LOGPROBS = 20
 MAX_PARALLEL_CALLS = 4
 
 
-class Manner(Struct, frozen=True, kw_only=True):
-    """How a model of the simulator talks."""
+class Behaviour(Struct, frozen=True, kw_only=True):
+    """How a model of the simulator answers."""
 
     echoes: bool = False
     endless: bool = False
@@ -63,40 +62,40 @@ class Script:
     """
     The events of one completion, and what they cost.
 
-    `tokens` and `reasoning_tokens` are what was said so far, so they are right at any moment of a
+    `tokens` and `reasoning_tokens` are what was generated so far, so they are right at any moment of a
     stream, and when it is cut off.
     """
 
-    def __init__(self, prompt: Prompt, index: int, manner: Manner, count: CountTokens) -> None:
+    def __init__(self, prompt: Prompt, index: int, behaviour: Behaviour, count: CountTokens) -> None:
         self._prompt = prompt
         self._index = index
-        self._manner = manner
+        self._behaviour = behaviour
         self._count = count
         self._seed = seed_of(prompt) + index
-        self._chance = random.Random(self._seed)
+        self._random = random.Random(self._seed)
         self.tokens = 0
         self.reasoning_tokens = 0
         self._is_full = False
 
     def events(self) -> Iterator[Event]:
-        yield from self._thoughts()
+        yield from self._reasoning()
         reason: FinishReason = "stop"
         if (calls := self._calls()) and not self._is_full:
             reason = "function_call" if self._prompt.functions else "tool_calls"
             yield from calls
         elif not self._is_full:
             yield from self._answer()
-            reason = "content_filter" if self._manner.filtered else "stop"
+            reason = "content_filter" if self._behaviour.filtered else "stop"
         yield Finish(self._index, "length" if self._is_full else reason)
 
     # --- Parts of an answer ---
 
-    def _thoughts(self) -> Iterator[Event]:
-        wish = self._prompt.reasoning
-        wanted = wish.enabled or wish.max_tokens or wish.effort not in (None, "none")
-        if not self._manner.thinks and (not wanted or wish.enabled is False):
+    def _reasoning(self) -> Iterator[Event]:
+        reasoning = self._prompt.reasoning
+        wanted = reasoning.enabled or reasoning.max_tokens or reasoning.effort not in (None, "none")
+        if not self._behaviour.thinks and (not wanted or reasoning.enabled is False):
             return
-        budget = wish.max_tokens or 1_000_000
+        budget = reasoning.max_tokens or 1_000_000
         for piece in _PIECE.findall("The question is clear. " + self._words(8)):
             cost = self._count(piece)
             if self.reasoning_tokens + cost > budget or not self._afford(cost):
@@ -105,9 +104,9 @@ class Script:
             yield ReasoningDelta(self._index, piece)
 
     def _answer(self) -> Iterator[Event]:
-        make = RefusalDelta if self._manner.refuses else TextDelta
+        make = RefusalDelta if self._behaviour.refuses else TextDelta
         wants_logprobs = self._prompt.sampling.logprobs
-        said = 0
+        characters = 0
         if self._prompt.web_search_options is not None:
             query = self._words(3).strip()
             if not self._afford(self._count(query)):
@@ -116,10 +115,10 @@ class Script:
         for piece in self._pieces():
             if not self._afford(self._count(piece)):
                 return
-            said += len(piece)
+            characters += len(piece)
             yield make(self._index, piece, self._logprobs(piece) if wants_logprobs else None)
         if self._prompt.web_search_options is not None:
-            yield Annotation(self._index, "https://example.com/", "Example Domain", 0, said)
+            yield Annotation(self._index, "https://example.com/", "Example Domain", 0, characters)
 
     def _calls(self) -> Iterator[Event] | None:
         prompt = self._prompt
@@ -147,7 +146,7 @@ class Script:
         for call, tool in enumerate(tools):
             if not self._afford(self._count(tool.name or "")):
                 return
-            identifier = f"call_{self._chance.getrandbits(64):016x}"
+            identifier = f"call_{self._random.getrandbits(64):016x}"
             yield ToolCallStart(self._index, call, identifier, tool.name or "")
             for piece in self._arguments(tool):
                 yield ToolCallArguments(self._index, call, piece)
@@ -170,31 +169,31 @@ class Script:
     def _pieces(self) -> Iterator[str]:
         text = self._text()
         # Endless text repeats itself, so what it will ever hold is in its first rounds.
-        window = text * 3 if self._manner.endless else text
-        stops = [place for stop in self._prompt.sampling.stop if stop and (place := window.find(stop)) >= 0]
+        window = text * 3 if self._behaviour.endless else text
+        stops = [start for stop in self._prompt.sampling.stop if stop and (start := window.find(stop)) >= 0]
         if stops:
             return (match[0] for match in _PIECE.finditer(window[: min(stops)]))
-        if self._manner.endless:
+        if self._behaviour.endless:
             return itertools.cycle(_PIECE.findall(text))
         # Not findall: the text may be megabytes, of which the bound lets a few words through.
         return (match[0] for match in _PIECE.finditer(text))
 
     def _text(self) -> str:
         wanted = self._prompt.answer_format
-        if self._manner.refuses:
+        if self._behaviour.refuses:
             return "I am sorry, I cannot help with that."
         if isinstance(wanted, JsonSchema):
             return json.dumps(instance_of(wanted.schema, self._seed), ensure_ascii=False)
         if isinstance(wanted, JsonObject):
             return json.dumps({"answer": self._words(3)})
-        if self._manner.echoes:
-            return last_said(self._prompt)
-        if self._manner.length:
-            return self._words(self._manner.length)
-        return self._words(self._chance.randint(12, 40)).capitalize() + "."
+        if self._behaviour.echoes:
+            return last_user_text(self._prompt)
+        if self._behaviour.length:
+            return self._words(self._behaviour.length)
+        return self._words(self._random.randint(12, 40)).capitalize() + "."
 
     def _words(self, count: int) -> str:
-        return " ".join(self._chance.choices(WORDS, k=count))
+        return " ".join(self._random.choices(WORDS, k=count))
 
     # --- Cost ---
 
@@ -209,10 +208,8 @@ class Script:
         count = self._prompt.sampling.top_logprobs or 0
         if not 0 <= count <= MAX_TOP_LOGPROBS:
             raise ProviderRejected(f"top_logprobs must be 0 to {MAX_TOP_LOGPROBS}.", param="top_logprobs")
-        best = -self._chance.random() / 10
-        others = [(piece, best)] + [
-            (f" {word}", best - 1 - place) for place, word in enumerate(WORDS[:count])
-        ]
+        best = -self._random.random() / 10
+        others = [(piece, best)] + [(f" {word}", best - 1 - rank) for rank, word in enumerate(WORDS[:count])]
         top = tuple(TopLogprob(token, value, tuple(token.encode())) for token, value in others[:count])
         return (TokenLogprob(piece, best, tuple(piece.encode()), top),)
 
@@ -220,10 +217,10 @@ class Script:
 def seed_of(prompt: Prompt) -> int:
     """The client's seed, or one that the same prompt always gives."""
     seed = prompt.sampling.seed
-    return zlib.crc32(last_said(prompt).encode()) if seed is None else seed
+    return zlib.crc32(last_user_text(prompt).encode()) if seed is None else seed
 
 
-def last_said(prompt: Prompt) -> str:
+def last_user_text(prompt: Prompt) -> str:
     """The text of the last message of the user."""
     for turn in reversed(prompt.turns):
         if turn.role == "user":

@@ -13,8 +13,8 @@ from inference.admin.backend_form import field_name, option_fields
 from inference.backends import registry
 from inference.backends.base import InferenceBackend
 from inference.backends.kinds import KINDS, BackendConfig, all_options
-from inference.events import Option
 from inference.models import Backend
+from inference.prompt import Option
 from tests.inference.catalog.factories import make_backend
 from tests.test_architecture import ROOMS, ROOT, modules
 

@@ -11,10 +11,10 @@ import pytest
 
 from gateway_site.api.errors import ApiError
 from inference.backends.simulator.backend import SimulatorBackend
-from inference.backends.simulator.script import CountTokens
 from inference.dialects.chat import parse
 from inference.events import Event
 from inference.prompt import Prompt
+from inference.tokenizer import CountTokens
 
 SAID = "one two three four five six"
 

@@ -137,7 +137,7 @@ def test_every_model_of_the_table_is_there() -> None:
     table = simulator.__doc__ or ""
     named = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
 
-    assert set(simulator.MANNERS) <= set(named)
+    assert set(simulator.BEHAVIOURS) <= set(named)
     for model in named:
         if not model.startswith("fails-"):
             assert Call(model).run().events
