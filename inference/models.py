@@ -1,4 +1,4 @@
-"""What can be asked for: backends, the catalog of models, where each is deployed; and what was asked."""
+"""Tables of backends, models and their deployments, and of the requests that were served."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class CatalogModel(models.Model):
 
 
 class Deployment(models.Model):
-    """One place where a model can be had: a backend, and the model's name there."""
+    """A model on one backend, under the name that the backend knows it by."""
 
     model = models.ForeignKey(CatalogModel, models.CASCADE, related_name="deployments")
     backend = models.ForeignKey(Backend, models.PROTECT, related_name="deployments")

@@ -54,7 +54,7 @@ class BackendForm(OptimisticLockForm):
     class Meta:
         model = Backend
         fields = ["name", "kind", "base_url", "is_enabled"]
-        labels = {"base_url": "Address", "is_enabled": "Switched on"}
+        labels = {"base_url": "Address", "is_enabled": "Enabled"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

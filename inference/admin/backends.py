@@ -29,7 +29,7 @@ from inference.catalog.probes import probe
 from inference.models import Backend, CatalogModel, Deployment, PassedCheck
 from organization.audit.trail import Actor
 
-# So many are told by name.
+# So many models are named in a list of facts.
 MOST_MODELS = 5
 
 
@@ -43,22 +43,22 @@ class ImportForm(ActionForm):
     )
 
 
-def only_here(backend: Backend) -> QuerySet[CatalogModel]:
-    """Models that are served and have no other place that is switched on."""
+def models_only_on(backend: Backend) -> QuerySet[CatalogModel]:
+    """Enabled models whose only enabled deployment is on this backend."""
     live = Deployment.objects.filter(is_enabled=True, backend__is_enabled=True, model=OuterRef("pk"))
     return CatalogModel.objects.filter(
         Exists(live.filter(backend=backend)), ~Exists(live.exclude(backend=backend)), is_enabled=True
     )
 
 
-def tell(backend: Backend, given: dict[str, Any]) -> list[tuple[str, Any]]:
-    alone = list(only_here(backend).values_list("pk", flat=True)[: MOST_MODELS + 1])
-    shown = ", ".join(alone[:MOST_MODELS]) + (" and more" if len(alone) > MOST_MODELS else "")
+def backend_facts(backend: Backend, given: dict[str, Any]) -> list[tuple[str, Any]]:
+    only_models = list(models_only_on(backend).values_list("pk", flat=True)[: MOST_MODELS + 1])
+    shown = ", ".join(only_models[:MOST_MODELS]) + (" and more" if len(only_models) > MOST_MODELS else "")
     return [
         ("Kind", label_of(backend.kind)),
         ("Address", backend.base_url or "none"),
-        ("Models with a place here", backend.deployments.filter(is_enabled=True).count()),
-        ("Models that have no other place", shown or "none"),
+        ("Models deployed here", backend.deployments.filter(is_enabled=True).count()),
+        ("Models deployed nowhere else", shown or "none"),
         ("Last probe", _probe(backend)),
     ]
 
@@ -84,7 +84,7 @@ class KindFilter(admin.SimpleListFilter):
 
 @admin.register(Backend)
 class BackendAdmin(ModelAdmin):
-    """Where models are. The credential goes in and never comes out."""
+    """The page of backends. The credential goes in and never comes out."""
 
     about = (
         "A backend is a server that answers for models: vLLM, llama.cpp, a vendor's API, or the simulator."
@@ -98,7 +98,7 @@ class BackendAdmin(ModelAdmin):
         "address",
         "state",
         "health",
-        "places",
+        "deployment_count",
         "credential_state",
         "probed",
     ]
@@ -110,7 +110,9 @@ class BackendAdmin(ModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backend]:
         found: QuerySet[Backend] = super().get_queryset(request)
-        return found.annotate(place_count=Count("deployments", filter=Q(deployments__is_enabled=True)))
+        return found.annotate(
+            enabled_deployment_count=Count("deployments", filter=Q(deployments__is_enabled=True))
+        )
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = type("BackendForm", (BackendForm,), option_fields())
@@ -166,19 +168,19 @@ class BackendAdmin(ModelAdmin):
             return "set"
         return "not set" if backend.kind not in KINDS or KINDS[backend.kind].has_credential else "none needed"
 
-    @display(description="State", label={"on": "success", "off": "danger"}, ordering="is_enabled")
+    @display(description="State", label={"enabled": "success", "disabled": "danger"}, ordering="is_enabled")
     def state(self, backend: Backend) -> str:
-        return "on" if backend.is_enabled else "off"
+        return "enabled" if backend.is_enabled else "disabled"
 
-    @display(description="Health", label={"ready": "success", "trouble": "danger"}, ordering="probe_problem")
+    @display(description="Health", label={"ready": "success", "failing": "danger"}, ordering="probe_problem")
     def health(self, backend: Backend) -> str:
         if backend.probed_at is None:
-            return "not asked yet"
-        return "trouble" if backend.probe_problem else "ready"
+            return "not tested yet"
+        return "failing" if backend.probe_problem else "ready"
 
-    @display(description="Models", ordering="place_count")
-    def places(self, backend: Any) -> int:
-        return int(backend.place_count)
+    @display(description="Models", ordering="enabled_deployment_count")
+    def deployment_count(self, backend: Any) -> int:
+        return int(backend.enabled_deployment_count)
 
     @display(description="Last probe", ordering="probed_at")
     def probed(self, backend: Backend) -> SafeString:
@@ -191,25 +193,25 @@ class BackendAdmin(ModelAdmin):
     # --- actions -------------------------------------------------------------------------------------
 
     @confirmed_action(
-        label="Ask whether it is there",
-        consequence="The backend is asked for its list of models, and what came of it is noted.",
+        label="Test connection",
+        consequence="The backend is asked for its list of models, and the result is shown as its health.",
         icon="network_ping",
         confirmation=Confirmation.NONE,
         selection=Selection.TOGETHER,
     )
     def ask(self, request: HttpRequest, backends: list[Backend]) -> None:
-        for finding in probe(backends):
-            if finding.problem:
-                self.message_user(request, f"{finding.backend}: {finding.problem}", messages.ERROR)
+        for result in probe(backends):
+            if result.problem:
+                self.message_user(request, f"{result.backend}: {result.problem}", messages.ERROR)
             else:
-                self.message_user(request, f"{finding.backend}: ready.", messages.SUCCESS)
+                self.message_user(request, f"{result.backend}: ready.", messages.SUCCESS)
 
     @confirmed_action(
         label="Import models",
-        consequence="Models of the backend's own list are added to the catalog: switched off and without a "
+        consequence="Models of the backend's own list are added to the catalog: disabled and without a "
         "price, so nothing is served before somebody decides. Those that are there are left alone.",
         icon="sync",
-        confirmation_rows=tell,
+        confirmation_rows=backend_facts,
         applies=lambda backend: backend.kind in KINDS and KINDS[backend.kind].has_model_list,
         form=ImportForm,
         selection=Selection.ONE,
@@ -228,7 +230,7 @@ class BackendAdmin(ModelAdmin):
         consequence="Requests go to the backend again within seconds.",
         done="enabled",
         icon="toggle_on",
-        confirmation_rows=tell,
+        confirmation_rows=backend_facts,
         applies=lambda backend: not backend.is_enabled,
     )
     def enable(self, request: HttpRequest, backend: Backend) -> None:
@@ -236,11 +238,11 @@ class BackendAdmin(ModelAdmin):
 
     @confirmed_action(
         label="Disable",
-        consequence="No new request goes to the backend. Running ones end there. Models that have no other "
-        "place are not served.",
+        consequence="No new request goes to the backend. Running ones end there. Models that are deployed "
+        "nowhere else are not served.",
         done="disabled",
         icon="toggle_off",
-        confirmation_rows=tell,
+        confirmation_rows=backend_facts,
         applies=lambda backend: backend.is_enabled,
         is_dangerous=True,
     )
@@ -257,7 +259,7 @@ class BackendAdmin(ModelAdmin):
         )
 
 
-def tell_withdrawal(passed: PassedCheck, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def withdrawal_facts(passed: PassedCheck, given: dict[str, Any]) -> list[tuple[str, Any]]:
     required = CatalogModel.objects.order_by("pk").values_list("pk", "required_checks")
     closed = [model for model, checks in required if passed.check_name in checks]
     shown = ", ".join(closed[:MOST_MODELS]) + (" and more" if len(closed) > MOST_MODELS else "")
@@ -271,7 +273,7 @@ def tell_withdrawal(passed: PassedCheck, given: dict[str, Any]) -> list[tuple[st
 
 @admin.register(PassedCheck)
 class PassedCheckAdmin(ModelAdmin):
-    """Which organizations met the conditions of models that have some."""
+    """The page of checks that organizations have passed, which some models require."""
 
     about = "Some models ask that an organization has passed a check, such as terms that it accepted."
     first_step = "Add an entry when an organization has passed one. Models without checks need none."
@@ -310,7 +312,7 @@ class PassedCheckAdmin(ModelAdmin):
         done="withdrawn",
         icon="remove_moderator",
         permission="inference.delete_passedcheck",
-        confirmation_rows=tell_withdrawal,
+        confirmation_rows=withdrawal_facts,
         is_dangerous=True,
         removes_row=True,
     )

@@ -14,10 +14,12 @@ from inference.models import CatalogModel, Deployment
 
 
 class DeploymentForm(forms.ModelForm):
+    """One backend of a model: a row of the table in the model's form."""
+
     class Meta:
         model = Deployment
         fields = ["backend", "upstream_id", "weight", "is_enabled"]
-        labels = {"upstream_id": "Its name there", "is_enabled": "Switched on"}
+        labels = {"upstream_id": "Upstream model", "is_enabled": "Enabled"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -49,7 +51,7 @@ class PriceField(forms.CharField):
 
 
 class WordsField(forms.CharField):
-    """A list of words, separated by commas."""
+    """A list of words, typed with commas between them."""
 
     def __init__(self, **options: Any) -> None:
         words = "Words, separated by commas."
@@ -98,7 +100,7 @@ class ModelForm(OptimisticLockForm):
             "supported_features",
             "required_checks",
         ]
-        labels = {"id": "ID", "is_enabled": "Switched on"}
+        labels = {"id": "ID", "is_enabled": "Enabled"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -109,12 +111,12 @@ class ModelForm(OptimisticLockForm):
         return {
             **super().state(),
             **{part.price_column: getattr(self.instance, part.price_column) for part in PARTS},
-            "places": sorted(self.instance.deployments.values_list("pk", *columns)),
+            "deployments": sorted(self.instance.deployments.values_list("pk", *columns)),
         }
 
     @property
     def changed_columns(self) -> dict[str, Any]:
-        """What the operator changed, by column."""
+        """The values that the operator changed, by column."""
         changed = {name: self.cleaned_data[name] for name in self.changed_data if name not in ("id", "seen")}
         columns = {part.name: part.price_column for part in PARTS}
         return {columns.get(name, name): value for name, value in changed.items()}

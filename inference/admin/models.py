@@ -1,4 +1,4 @@
-"""The console's page for the catalog: what customers can ask for, what it costs, and where it is."""
+"""The console's page for the catalog: models, their prices and their deployments."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from organization.audit.trail import Actor
 
 MILLION = 1_000_000
 PRICES_TITLE = "USD per token, per image, per request"
-ABILITIES_TITLE = "What it takes and can"
-ABILITIES = [
+CAPABILITIES_TITLE = "Capabilities"
+CAPABILITIES = [
     "input_modalities",
     "output_modalities",
     "supported_sampling_parameters",
@@ -35,27 +35,27 @@ ABILITIES = [
 READINESS = {
     "served": "success",
     "no price": "danger",
-    "no place": "warning",
-    "backend trouble": "danger",
-    "off": "",
+    "no deployment": "warning",
+    "backend failing": "danger",
+    "disabled": "",
 }
 
 
-def live_places(model: Any) -> list[Deployment]:
-    """Where the model can be had, from what was fetched for the whole page."""
+def live_deployments(model: Any) -> list[Deployment]:
+    """The model's enabled deployments on enabled backends, from what was fetched for the whole page."""
     return [each for each in model.deployments.all() if each.is_enabled and each.backend.is_enabled]
 
 
 def readiness(model: CatalogModel) -> str:
-    """Whether a request for the model would be answered, in a word."""
+    """Whether a request for the model would be answered, as a short label."""
     if not model.is_enabled:
-        return "off"
+        return "disabled"
     if price_of(model) is None:
         return "no price"
-    places = live_places(model)
-    if not places:
-        return "no place"
-    return "backend trouble" if all(each.backend.probe_problem for each in places) else "served"
+    deployments = live_deployments(model)
+    if not deployments:
+        return "no deployment"
+    return "backend failing" if all(each.backend.probe_problem for each in deployments) else "served"
 
 
 def price_cell(model: CatalogModel) -> SafeString:
@@ -72,35 +72,46 @@ def price_cell(model: CatalogModel) -> SafeString:
     )
 
 
-def tell(model: CatalogModel, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def model_facts(model: CatalogModel, given: dict[str, Any]) -> list[tuple[str, Any]]:
     since = timezone.now().date() - timedelta(days=6)
-    asked = DailyActivity.objects.filter(day__gte=since, model=model.pk).aggregate(number=Sum("requests"))
-    places = [f"{each.upstream_id} on {each.backend}" for each in live_places(model)]
+    totals = DailyActivity.objects.filter(day__gte=since, model=model.pk).aggregate(number=Sum("requests"))
+    deployments = [f"{each.upstream_id} on {each.backend}" for each in live_deployments(model)]
     return [
         ("Readiness now", readiness(model)),
         ("USD per million tokens", price_cell(model)),
-        ("Places", ", ".join(places) or "none"),
-        ("Requests in 7 days", asked["number"] or 0),
+        ("Deployments", ", ".join(deployments) or "none"),
+        ("Requests in 7 days", totals["number"] or 0),
     ]
 
 
 class DeploymentInline(TabularInline):
+    """The table of a model's deployments, in the form of the model."""
+
     model = Deployment
     form = DeploymentForm
     can_delete = True
-    verbose_name = "place"
     fields = ["backend", "upstream_id", "weight", "is_enabled"]
     autocomplete_fields = ["backend"]
 
 
 @admin.register(CatalogModel)
 class CatalogModelAdmin(ModelAdmin):
+    """The page of models: what customers can use, at which price, on which backends."""
+
     about = "The models that customers can ask for, what they cost, and which backends answer for them."
     first_step = "Add a backend and import its models there, or add one by hand or with this command."
     first_command = "python manage.py add_model ID --backend NAME --prompt-price USD --completion-price USD"
     form = ModelForm
     inlines = [DeploymentInline]
-    list_display = ["title", "state", "price", "places", "context_length", "max_output_length", "last_probe"]
+    list_display = [
+        "title",
+        "state",
+        "price",
+        "deployed_on",
+        "context_length",
+        "max_output_length",
+        "last_probe",
+    ]
     list_filter = ["is_enabled", "deployments__backend"]
     search_fields = ["id", "display_name", "owned_by"]
     ordering = ["id"]
@@ -110,29 +121,29 @@ class CatalogModelAdmin(ModelAdmin):
         (PRICES_TITLE, {"fields": [part.name for part in PARTS]}),
         ("Limits", {"fields": ["context_length", "max_output_length", "tokenizer", "quantization"]}),
         (
-            ABILITIES_TITLE,
-            {"fields": ABILITIES},
+            CAPABILITIES_TITLE,
+            {"fields": CAPABILITIES},
         ),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[CatalogModel]:
         found: QuerySet[CatalogModel] = super().get_queryset(request)
-        places = Deployment.objects.select_related("backend").order_by("pk")
-        return found.prefetch_related(Prefetch("deployments", places))
+        deployments = Deployment.objects.select_related("backend").order_by("pk")
+        return found.prefetch_related(Prefetch("deployments", deployments))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         found = super().get_fieldsets(request, obj)
         if obj is None or self.has_change_permission(request, obj):
             return found
         # The form's own fields are for writing; who may only look is shown the same in words.
-        in_words = {PRICES_TITLE: ["price", "all_prices"], ABILITIES_TITLE: ["abilities"]}
+        in_words = {PRICES_TITLE: ["price", "all_prices"], CAPABILITIES_TITLE: ["capabilities"]}
         return [
             (title, {"fields": in_words.get(title) or [name for name in options["fields"] if name != "seen"]})
             for title, options in found
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["id", "price", "all_prices", "abilities"] if obj else []
+        return ["id", "price", "all_prices", "capabilities"] if obj else []
 
     def save_model(self, request: HttpRequest, obj: CatalogModel, form: Any, change: bool) -> None:
         saved, _ = services.save_model(
@@ -177,18 +188,18 @@ class CatalogModelAdmin(ModelAdmin):
         ]
         return format_html_join("", "<div>{}: {}</div>", shown)
 
-    @display(description="In words")
-    def abilities(self, model: CatalogModel) -> SafeString:
-        shown = [(name.replace("_", " "), ", ".join(getattr(model, name)) or "none") for name in ABILITIES]
+    @display(description="Capabilities")
+    def capabilities(self, model: CatalogModel) -> SafeString:
+        shown = [(name.replace("_", " "), ", ".join(getattr(model, name)) or "none") for name in CAPABILITIES]
         return format_html_join("", "<div>{}: {}</div>", shown)
 
-    @display(description="Places")
-    def places(self, model: CatalogModel) -> str:
-        return ", ".join(each.backend.name for each in live_places(model)) or "none"
+    @display(description="Backends")
+    def deployed_on(self, model: CatalogModel) -> str:
+        return ", ".join(each.backend.name for each in live_deployments(model)) or "none"
 
     @display(description="Last probe")
     def last_probe(self, model: CatalogModel) -> SafeString:
-        backends = [each.backend for each in live_places(model)]
+        backends = [each.backend for each in live_deployments(model)]
         times = [each.probed_at for each in backends if each.probed_at]
         problem = next((each.probe_problem for each in backends if each.probe_problem), "")
         return format_html(
@@ -199,10 +210,11 @@ class CatalogModelAdmin(ModelAdmin):
 
     @confirmed_action(
         label="Enable",
-        consequence="Customers see the model within seconds, and can use it if it has a price and a place.",
+        consequence="Customers see the model within seconds, and can use it where it has a price and a "
+        "deployment.",
         done="enabled",
         icon="toggle_on",
-        confirmation_rows=tell,
+        confirmation_rows=model_facts,
         applies=lambda model: not model.is_enabled,
     )
     def enable(self, request: HttpRequest, model: CatalogModel) -> None:
@@ -214,7 +226,7 @@ class CatalogModelAdmin(ModelAdmin):
         "Running ones end as they would.",
         done="disabled",
         icon="toggle_off",
-        confirmation_rows=tell,
+        confirmation_rows=model_facts,
         applies=lambda model: model.is_enabled,
         is_dangerous=True,
     )

@@ -35,7 +35,7 @@ PARAMETERS = {
 
 
 class ParameterFilter(admin.ListFilter, ABC):
-    """Takes its parameters from the address and shows their fields. What they mean is `request_search`'s."""
+    """Takes its parameters from the address and shows their fields. `search` knows what they mean."""
 
     template = "unfold/filters/filters_field.html"
     parameters: ClassVar[tuple[str, ...]]
@@ -57,7 +57,7 @@ class ParameterFilter(admin.ListFilter, ABC):
 
     @abstractmethod
     def fields(self) -> dict[str, forms.Field]:
-        """What the person fills in, by parameter."""
+        """The form fields of this filter, by parameter."""
 
     def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
         form = forms.Form(self.used_parameters, auto_id="filter_%s")
@@ -83,7 +83,7 @@ class TimeFilter(ParameterFilter):
         }
 
 
-class StatusFilter(ParameterFilter):
+class RequestStatusFilter(ParameterFilter):
     title = "status"
     parameters = ("status",)
 
@@ -98,15 +98,15 @@ class ModelFilter(ParameterFilter):
 
     def fields(self) -> dict[str, forms.Field]:
         known = list(CatalogModel.objects.order_by("id").values_list("id", flat=True)[:MOST_SUGGESTIONS])
-        asked = self.used_parameters.get("model", "")
+        chosen = self.used_parameters.get("model", "")
         # Models that are gone, or never were, have requests too.
-        names = known if not asked or asked in known else [asked, *known]
+        names = known if not chosen or chosen in known else [chosen, *known]
         choices = [("", "any model"), *((name, name) for name in names)]
         return {"model": forms.ChoiceField(label="By model", required=False, choices=choices, widget=Select)}
 
 
 class KeyFilter(ParameterFilter):
-    """Where a link brought it; it stays when other filters are changed, until it is emptied."""
+    """A key that a link named. Stays when other filters are changed, until it is emptied."""
 
     title = "API key"
     parameters = ("api_key__id__exact",)
@@ -126,7 +126,7 @@ class OwnerFilter(AutocompleteFilter):
 
 
 class RequestList(ChangeList):
-    """The list, as `request_search` finds it."""
+    """The list of requests, as `search` finds it."""
 
     found: search.FoundRequests | None = None
 
@@ -146,7 +146,7 @@ class RequestList(ChangeList):
         return ["-ended_at"]
 
     def chips(self) -> dict[str, list[dict[str, Any]]]:
-        """What is asked for most, as links that keep the rest of the address."""
+        """The most used filters, as links that keep the rest of the address."""
         chosen = {name: values[-1] for name, values in self.filter_params.items()}
         is_exact = bool(chosen.get("from") or chosen.get("to"))
         return {

@@ -27,7 +27,7 @@ from inference.admin.request_filters import (
     ModelFilter,
     OwnerFilter,
     RequestList,
-    StatusFilter,
+    RequestStatusFilter,
     TimeFilter,
 )
 from inference.models import Activity
@@ -37,13 +37,22 @@ NONE = "\N{EN DASH}"
 
 @admin.register(Activity)
 class ActivityAdmin(ReadOnlyAdmin):
-    """What became of each request."""
+    """The page of requests, with the receipt of each."""
 
-    list_display = ["ended", "short_id", "owner", "asked_for", "outcome", "tokens", "cost", "latency"]
+    list_display = [
+        "ended",
+        "short_id",
+        "owner",
+        "model_and_deployment",
+        "outcome",
+        "tokens",
+        "cost",
+        "latency",
+    ]
     list_display_links = ["short_id"]
     list_filter = [
         TimeFilter,
-        StatusFilter,
+        RequestStatusFilter,
         ModelFilter,
         ("project", OwnerFilter),
         ("organization", OwnerFilter),
@@ -84,7 +93,7 @@ class ActivityAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """By id alone, whatever the filters are: who has one wants that request."""
+        """Search by id alone, whatever the filters are: who has one wants that request."""
         if not search_term:
             return queryset, False
         bounds = search.id_range(search_term)
@@ -101,7 +110,7 @@ class ActivityAdmin(ReadOnlyAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        if address := _simpler(request) or self._receipt_of_only_one(request):
+        if address := _address_without_idle_fields(request) or self._receipt_of_only_one(request):
             return HttpResponseRedirect(address)
         context = {"holds": self._holds_without_activity(request), **(extra_context or {})}
         return super().changelist_view(request, context)
@@ -135,7 +144,7 @@ class ActivityAdmin(ReadOnlyAdmin):
         return _two_lines(row.project.name, row.api_key.redacted_value)
 
     @display(description="Model")
-    def asked_for(self, row: Activity) -> SafeString:
+    def model_and_deployment(self, row: Activity) -> SafeString:
         return _two_lines(row.model or NONE, row.deployment)
 
     @display(description="Status")
@@ -253,8 +262,8 @@ def _sees_money(request: HttpRequest) -> bool:
     return bool(request.user.has_perms(["billing.view_reservation", "billing.view_costline"]))
 
 
-def _simpler(request: HttpRequest) -> str | None:
-    """The same address without fields that were left empty, or that another one overrides."""
+def _address_without_idle_fields(request: HttpRequest) -> str | None:
+    """This page's address without fields that are empty or overridden; None where there are none."""
     given = request.GET.copy()
     for name in [name for name, value in given.items() if not value]:
         del given[name]

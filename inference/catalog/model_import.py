@@ -1,4 +1,4 @@
-"""Bringing the models of a backend's own list into the catalog, for the console and the command."""
+"""Imports the models of a backend's own list into the catalog, for the console and the command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def import_models(
     *, backend: Backend, actor: Actor, prefix: str = "", changes: Mapping[str, Any] | None = None
 ) -> dict[str, list[str]]:
     """
-    Ask the backend which models it has. Ids here, by what became of them: added, present, skipped.
+    Import the models that the backend lists. Returns catalog ids by outcome: added, present, skipped.
 
     `changes` are the columns of new models. One that is there may be another backend's, or have been set up
     by hand: it is left alone.
@@ -39,7 +39,9 @@ def import_models(
     return outcome
 
 
-def _import(place: Backend, found: UpstreamModel, prefix: str, changes: dict[str, Any], actor: Actor) -> str:
+def _import(
+    backend: Backend, found: UpstreamModel, prefix: str, changes: dict[str, Any], actor: Actor
+) -> str:
     model_id = f"{prefix}{found.id}"
     if model_id.isprintable() and CatalogModel.objects.filter(pk=model_id).exists():
         return "present"
@@ -48,7 +50,7 @@ def _import(place: Backend, found: UpstreamModel, prefix: str, changes: dict[str
     try:
         with transaction.atomic():
             model, _ = services.save_model(model_id=model_id, changes=changes, actor=actor)
-            services.save_deployment(model=model, backend=place, upstream_id=found.id, actor=actor)
+            services.save_deployment(model=model, backend=backend, upstream_id=found.id, actor=actor)
     except InvalidRequest:
         return "skipped"  # an id that could not be asked for here
     return "added"

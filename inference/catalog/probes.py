@@ -1,4 +1,4 @@
-"""Are the backends there? The answer is kept on their rows, where the catalog and the console read it."""
+"""Health checks of backends. The result is kept on their rows, where the catalog and the console read it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeResult:
+    """What a health check of one backend found."""
+
     backend: Backend
     problem: str  # empty: it is ready
 
 
-def probe(backends: Iterable[Backend] | None = None) -> list[Finding]:
-    """Ask each (every enabled one, if none are named) and note what was found."""
-    asked = list(Backend.objects.filter(is_enabled=True).order_by("name") if backends is None else backends)
-    findings = async_to_sync(_ask_all)(asked)
-    for finding in findings:
-        changes = {"probed_at": timezone.now(), "probe_problem": finding.problem[:500]}
-        Backend.objects.filter(pk=finding.backend.pk).update(**changes)
-    return findings
+def probe(backends: Iterable[Backend] | None = None) -> list[ProbeResult]:
+    """Check each backend (every enabled one, if none are named) and store the result on its row."""
+    probed = list(Backend.objects.filter(is_enabled=True).order_by("name") if backends is None else backends)
+    results = async_to_sync(_probe_all)(probed)
+    for result in results:
+        changes = {"probed_at": timezone.now(), "probe_problem": result.problem[:500]}
+        Backend.objects.filter(pk=result.backend.pk).update(**changes)
+    return results
 
 
-async def _ask_all(backends: list[Backend]) -> list[Finding]:
+async def _probe_all(backends: list[Backend]) -> list[ProbeResult]:
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def ask(backend: Backend) -> Finding:
+    async def probe_one(backend: Backend) -> ProbeResult:
         async with turn:
-            return Finding(backend, await _problem_of(backend))
+            return ProbeResult(backend, await _problem_of(backend))
 
-    return list(await asyncio.gather(*map(ask, backends)))
+    return list(await asyncio.gather(*map(probe_one, backends)))
 
 
 async def _problem_of(backend: Backend) -> str:

@@ -42,7 +42,7 @@ def save_backend(
     is_enabled: bool | None = None,
 ) -> tuple[Backend, bool]:
     """
-    The backend of this name as told, and whether it is new.
+    Save the backend of this name. Returns it, and whether it is new.
 
     None leaves what is there: the credential, the options, the switch. An empty credential removes it.
     """
@@ -70,7 +70,7 @@ def save_backend(
 
 
 def save_model(*, model_id: str, changes: Mapping[str, Any], actor: Actor) -> tuple[CatalogModel, bool]:
-    """The model of this id with these columns changed, and whether it is new."""
+    """Change these columns of the model, or add it. Returns it, and whether it is new."""
     _require_model_id(model_id)
     with transaction.atomic():
         model, is_new = CatalogModel.objects.get_or_create(
@@ -94,7 +94,7 @@ def save_deployment(
     weight: int | None = None,
     is_enabled: bool | None = None,
 ) -> tuple[Deployment, bool]:
-    """The model under this name on this backend, and whether that is new."""
+    """Deploy the model on a backend under the name it has there. Returns it, and whether it is new."""
     # Servers name models as they like, after the path of a file for example.
     if not 1 <= len(upstream_id) <= MODEL_ID_LENGTH or not upstream_id.isprintable():
         raise InvalidRequest(
@@ -108,14 +108,16 @@ def save_deployment(
         )
         wanted = {"weight": weight, "is_enabled": is_enabled}
         changes = {name: value for name, value in wanted.items() if value is not None}
-        _apply(deployment, changes, is_new, actor, about=_place(deployment))
+        _apply(deployment, changes, is_new, actor, about=_deployment_details(deployment))
     return deployment, is_new
 
 
 def remove_deployment(*, deployment: Deployment, actor: Actor) -> None:
     """Take a model from a backend. Requests that run there end there."""
     with transaction.atomic():
-        trail.record(actor, "deployment.remove", deployment, organization=None, details=_place(deployment))
+        trail.record(
+            actor, "deployment.remove", deployment, organization=None, details=_deployment_details(deployment)
+        )
         deployment.delete()
         transaction.on_commit(served_models.forget)
 
@@ -155,24 +157,24 @@ def _apply(
     actor: Actor,
     about: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write what differs, and an event that tells it; nothing if nothing does."""
+    """Write the columns that differ, and an audit event of them; nothing if nothing differs."""
     changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
     if not changed and not is_new:
         return
-    before = {name: _told(name, getattr(row, name)) for name in changed}
+    before = {name: _audit_value(name, getattr(row, name)) for name in changed}
     for name, value in changed.items():
         setattr(row, name, value)
     row.save(update_fields=list(changed))
     kind = {Backend: "backend", CatalogModel: "model", Deployment: "deployment"}[type(row)]
-    told = changes if is_new else changed
-    details = {**(about or {}), **{name: _told(name, value) for name, value in told.items()}}
+    recorded = changes if is_new else changed
+    details = {**(about or {}), **{name: _audit_value(name, value) for name, value in recorded.items()}}
     if not is_new:
         details["before"] = before
     trail.record(actor, f"{kind}.{'create' if is_new else 'change'}", row, organization=None, details=details)
     transaction.on_commit(served_models.forget)
 
 
-def _told(name: str, value: Any) -> Any:
+def _audit_value(name: str, value: Any) -> Any:
     if name == "credential_ciphertext":
         return "set" if value else "removed"
     if name.endswith("_picousd") and value is not None:
@@ -180,7 +182,7 @@ def _told(name: str, value: Any) -> Any:
     return value
 
 
-def _place(deployment: Deployment) -> dict[str, str]:
+def _deployment_details(deployment: Deployment) -> dict[str, str]:
     return {
         "model": deployment.model_id,
         "backend": deployment.backend.name,

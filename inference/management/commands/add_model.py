@@ -35,18 +35,18 @@ class Command(OperatorCommand):
         self, *, id: str, backend: str, upstream_id: str | None, weight: int | None, **options: Any
     ) -> dict[str, Any]:
         actor = Actor.command("add_model")
-        place = services.find_backend(backend)
+        row = services.find_backend(backend)
         given = {name: options[name] for name in COLUMNS if options[name] is not None}
         with transaction.atomic():
             model, is_new = services.save_model(
                 model_id=id, changes={**given, **prices_in(options)}, actor=actor
             )
             deployment, _ = services.save_deployment(
-                model=model, backend=place, upstream_id=upstream_id or id, weight=weight, actor=actor
+                model=model, backend=row, upstream_id=upstream_id or id, weight=weight, actor=actor
             )
         return {
             "id": model.pk,
-            "backend": place.name,
+            "backend": row.name,
             "upstream_id": deployment.upstream_id,
             "weight": deployment.weight,
             "pricing": pricing_of(model),

@@ -21,14 +21,14 @@ class Command(OperatorCommand):
         add_price_arguments(parser)
 
     def perform(self, *, backend: str, prefix: str, enable: bool, **options: Any) -> dict[str, Any]:
-        place = services.find_backend(backend)
+        row = services.find_backend(backend)
         outcome = import_models(
-            backend=place,
+            backend=row,
             prefix=prefix,
             changes={**prices_in(options), "is_enabled": enable},
             actor=Actor.command("sync_models"),
         )
-        return {"backend": place.name, **outcome}
+        return {"backend": row.name, **outcome}
 
     def describe(self, outcome: dict[str, Any]) -> str:
         counts = ", ".join(f"{len(outcome[state])} {state}" for state in ("added", "present", "skipped"))
