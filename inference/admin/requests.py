@@ -239,7 +239,7 @@ def _link(request: HttpRequest, row: Any) -> str:
 
 
 def _list_address(request: HttpRequest) -> str:
-    """The list as the person left it."""
+    """The address of the list, with the filters that the person left there."""
     address, filters = (
         reverse("admin:inference_activity_changelist"),
         request.GET.get("_changelist_filters", ""),

@@ -1,6 +1,4 @@
-"""
-One conversation with an HTTP backend: a request goes out, the records of its answer become events.
-"""
+"""One exchange with an HTTP backend: a request goes out, the records of its answer become events."""
 
 from __future__ import annotations
 
@@ -25,18 +23,18 @@ class Reader(Protocol):
     def feed(self, record: ServerSentEvent) -> list[Event]: ...
 
     def feed_whole(self, body: bytes) -> list[Event]:
-        """An answer that came as one JSON object although a stream was asked for."""
+        """The events of an answer that came as one JSON object although a stream was asked for."""
         ...
 
     def end(self) -> list[Event]:
-        """Nothing more will come. Raise BackendFailed if that is too early."""
+        """The events that are due at the end of the answer. Raise BackendFailed if it ended too early."""
         ...
 
 
 async def converse(
     client: Client, request: UpstreamRequest, reader: Reader, dispatch: Dispatch
 ) -> AsyncGenerator[Event, None]:
-    """The events of one request. Leaving it, in whatever way, has closed or returned the connection."""
+    """Send the request and yield the events of its answer. Leaving it closes or returns the connection."""
     answer = await client.post(request, dispatch)
     try:
         if answer.is_event_stream:
@@ -61,5 +59,5 @@ def bounded_stream_bytes(tokens: int) -> int:
     return min(4 * 1024 * 1024 + 4096 * tokens, 256 * 1024 * 1024)
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
+def encode_json(body: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def checked_credential(value: str) -> str:
-    """The key itself. ValueError, without the key in it, for what could not be sent as a header."""
+    """The API key unchanged. ValueError, without the key in it, for what could not be sent as a header."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("An API key of a backend is printable ASCII without spaces.")
     return value

@@ -36,7 +36,7 @@ class HttpBackend(InferenceBackend):
 
     @property
     def models_url(self) -> str:
-        """Where the backend lists its models."""
+        """The address of the backend's own list of models."""
         raise NotImplementedError
 
     def credential_headers(self) -> dict[str, str]:

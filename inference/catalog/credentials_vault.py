@@ -7,7 +7,7 @@ from gateway_site.sealing import CannotDecrypt, InvalidEncryptionKeys
 
 
 class CredentialUnreadable(Exception):
-    """The configured keys do not open it."""
+    """A stored credential that the configured ENCRYPTION_KEYS do not decrypt."""
 
 
 def seal(credential: str) -> bytes:

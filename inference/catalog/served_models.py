@@ -80,7 +80,7 @@ async def served_model(model_id: str, key: ProjectKey) -> ServedModel:
 
 
 def forget() -> None:
-    """Read everything anew when next asked, in this process. The others follow within the bound."""
+    """Drop this process's cache of models. Other processes follow within MAX_AGE_SECONDS."""
     _entries.clear()
     _passed_checks.clear()
 

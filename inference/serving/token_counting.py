@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway_site.api.errors import BackendError, ProviderRejected
 from inference import tokenizer
-from inference.backends.conversation import encoded
+from inference.backends.conversation import encode_json
 from inference.catalog import served_models
 from inference.catalog.served_models import Target
 from inference.dialects.messages.parse import ParsedCountRequest
@@ -62,7 +62,7 @@ async def _count_upstream(target: Target, call: ParsedCountRequest, work: BodyWo
     """The backend's own count; None where it has none to give, now or ever."""
 
     async def encode(body: Mapping[str, Any]) -> bytes:
-        return await work.run(encoded, body)
+        return await work.run(encode_json, body)
 
     try:
         async with asyncio.timeout(BACKEND_SECONDS):

@@ -17,7 +17,7 @@ from inference.backends.anthropic.request import (
 )
 from inference.backends.anthropic.token_count import count_by_messages_api
 from inference.backends.base import Dispatch, EncodeBody
-from inference.backends.conversation import bounded_stream_bytes, converse, encoded
+from inference.backends.conversation import bounded_stream_bytes, converse, encode_json
 from inference.backends.http_backend import HttpBackend
 from inference.backends.usage import Alert
 from inference.events import Event
@@ -49,7 +49,7 @@ class AnthropicBackend(HttpBackend):
         return credential_headers(self.api_key)
 
     def generate(self, prompt: Prompt, *, model: str, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
-        body = encoded(messages_body(prompt, model=model, thinking=self.thinking))
+        body = encode_json(messages_body(prompt, model=model, thinking=self.thinking))
         request = self.request(self._url, self._headers, body, bounded_stream_bytes(prompt.output_bound))
         reader = MessagesReader(alert=self._alert, credential=self.api_key)
         return converse(self.client, request, reader, dispatch)

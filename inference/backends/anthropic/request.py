@@ -174,7 +174,7 @@ def _blocks(turn: Turn) -> list[dict[str, Any]]:
 
 
 def _content(content: str | tuple[Part, ...] | None) -> list[dict[str, Any]]:
-    """Without empty texts, which Messages refuses."""
+    """A turn's content as blocks, without empty texts, which Messages refuses."""
     if isinstance(content, tuple):
         return [_part(part) for part in content if not (isinstance(part, TextPart) and not part.text)]
     return [{"type": "text", "text": content}] if content else []
@@ -208,7 +208,7 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Messages wants an object. What a model once wrote instead is kept as text, so the talk can go on."""
+    """Arguments as the object that Messages wants. What a model once wrote instead is kept as text."""
     try:
         value = msgspec.json.decode(arguments) if arguments else {}
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -8,7 +8,7 @@ from typing import Any
 
 from inference.backends.anthropic.token_count import count_by_messages_api
 from inference.backends.base import Dispatch, EncodeBody
-from inference.backends.conversation import bounded_stream_bytes, converse, encoded
+from inference.backends.conversation import bounded_stream_bytes, converse, encode_json
 from inference.backends.http_backend import HttpBackend
 from inference.backends.openai_chat.reader import ChatReader
 from inference.backends.openai_chat.request import SERVERS, chat_body, credential_headers, headers_for
@@ -44,7 +44,7 @@ class OpenAIBackend(OpenAICompatibleBackend):
         request = self.request(
             f"{self.base_url}/chat/completions",
             self._headers,
-            encoded(chat_body(prompt, model=model, server=self._server)),
+            encode_json(chat_body(prompt, model=model, server=self._server)),
             bounded_stream_bytes(prompt.output_bound * prompt.completions),
         )
         reader = ChatReader(completions=prompt.completions, alert=self._alert, credential=self.api_key)

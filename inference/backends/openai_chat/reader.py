@@ -121,7 +121,7 @@ _REASONS: dict[str, FinishReason] = {
 
 
 def _only_text(chunk: _Chunk, completions: int) -> TextDelta | None:
-    """What nearly every chunk is: a piece of one choice's text and nothing else. Worth a short way."""
+    """The text of a chunk that holds one choice's text and nothing else. Nearly every chunk does."""
     choices = chunk.choices
     if choices is None or len(choices) != 1 or chunk.usage is not None or chunk.error is not None:
         return None
@@ -306,7 +306,7 @@ def _arguments(value: Any) -> str:
 def _read_with_logprobs(
     index: int, message: _ChatMessage, logprobs: _ChunkLogprobs, events: list[Event]
 ) -> None:
-    """A token may have a logprob and no text yet, as the first half of a character has."""
+    """Text with its logprobs. A token may have a logprob and no text yet, as half a character has."""
     if message.content or logprobs.content:
         events.append(TextDelta(index, message.content or "", _logprobs(logprobs.content)))
     if message.refusal or logprobs.refusal:

@@ -118,7 +118,7 @@ def credential_headers(api_key: str) -> dict[str, str]:
 
 
 def headers_for(server: Server, api_key: str) -> dict[str, str]:
-    """All that goes out beside the body, whichever of its two interfaces the server is asked on."""
+    """All headers of a POST to this server, whichever of its two interfaces is asked."""
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
     headers |= credential_headers(api_key)
     if not server.keeps_connections:

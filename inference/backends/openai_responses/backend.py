@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from inference.backends.base import Dispatch
-from inference.backends.conversation import bounded_stream_bytes, converse, encoded
+from inference.backends.conversation import bounded_stream_bytes, converse, encode_json
 from inference.backends.openai_chat.backend import OpenAICompatibleBackend
 from inference.backends.openai_responses.reader import ResponsesReader
 from inference.backends.openai_responses.request import CUT_SILENTLY, LACKS, LACKS_OF_SERVER, responses_body
@@ -26,7 +26,7 @@ class OpenAIResponsesBackend(OpenAICompatibleBackend):
         request = self.request(
             f"{self.base_url}/responses",
             self._headers,
-            encoded(responses_body(prompt, model=model, server=self._server)),
+            encode_json(responses_body(prompt, model=model, server=self._server)),
             bounded_stream_bytes(prompt.output_bound),
         )
         reader = ResponsesReader(

@@ -125,7 +125,7 @@ class SimulatorBackend(InferenceBackend):
             self.running -= 1
 
     async def _prepare(self, name: str) -> tuple[Behaviour, float]:
-        """How to talk and how long to wait between words; or the failure that the model is there for."""
+        """The model's behaviour and its pause between words; or the failure that the model exists for."""
         match name:
             case "fails-rejected":
                 raise ProviderRejected("The simulator rejects every request to this model.")

@@ -22,12 +22,12 @@ from tests.inference.backends.harness import (
     CREDENTIAL,
     HASTY,
     MAKERS,
-    Told,
+    Collected,
     anthropic_backend,
+    collect,
+    collect_into,
     hello,
     openai_backend,
-    tell,
-    tell_into,
 )
 from tests.inference.backends.upstreams.faulty.server import (
     FaultyUpstream,
@@ -38,12 +38,12 @@ from tests.inference.backends.upstreams.faulty.server import (
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 
 
-def tell_at(url: str, timeouts: Timeouts = HASTY, resolver: GuardedResolver | None = None) -> Told:
-    async def run() -> Told:
-        told = Told()
+def tell_at(url: str, timeouts: Timeouts = HASTY, resolver: GuardedResolver | None = None) -> Collected:
+    async def run() -> Collected:
+        told = Collected()
         async with Client(timeouts, resolver) as client:
             backend = OpenAIBackend(client, name="nowhere", base_url=parse_base_url(url))
-            await tell_into(told, backend, "ok", hello())
+            await collect_into(told, backend, "ok", hello())
         return told
 
     return asyncio.run(run())
@@ -51,7 +51,7 @@ def tell_at(url: str, timeouts: Timeouts = HASTY, resolver: GuardedResolver | No
 
 @BOTH
 def test_it_works(kind: Any) -> None:
-    told = tell(kind, "ok")
+    told = collect(kind, "ok")
 
     assert told.text == "Hello wörld, this is"
     assert told.reasons == ["stop"]
@@ -64,7 +64,7 @@ def test_it_works(kind: Any) -> None:
 # --- Never sent -------------------------------------------------------------------------------------
 
 
-def assert_never_dispatched(told: Told) -> None:
+def assert_never_dispatched(told: Collected) -> None:
     assert type(told.error) is BackendUnreachable
     assert told.error.is_free
     assert told.dispatches == 0
@@ -121,8 +121,8 @@ def test_a_dispatch_that_is_refused_sends_nothing() -> None:
 
 
 def test_a_connection_lost_while_the_dispatch_is_marked_is_free() -> None:
-    async def run() -> Told:
-        told = Told()
+    async def run() -> Collected:
+        told = Collected()
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
             backend = openai_backend(client, upstream)
 
@@ -194,7 +194,7 @@ def test_cancelling_before_the_first_token_closes_upstream(kind: Any, model: Any
 def test_a_fault_closes_upstream_too(model: Any) -> None:
     async def run() -> float:
         async with FaultyUpstream() as upstream, Client(Timeouts(between_bytes=0.2, total=1)) as client:
-            await tell_into(Told(), openai_backend(client, upstream), model, hello())
+            await collect_into(Collected(), openai_backend(client, upstream), model, hello())
             if upstream.last.is_complete:
                 return 0
             return await wait_until_closed(upstream.last)
@@ -223,7 +223,7 @@ def test_a_reader_that_pauses_makes_upstream_pause() -> None:
 def test_a_silence_after_the_headers_has_its_own_limit() -> None:
     started = time.monotonic()
 
-    told = tell("openai", "hang_after_headers", timeouts=Timeouts(first_byte=30, between_bytes=0.2))
+    told = collect("openai", "hang_after_headers", timeouts=Timeouts(first_byte=30, between_bytes=0.2))
 
     assert isinstance(told.error, DeadlineExceeded)
     assert time.monotonic() - started < 5
@@ -255,7 +255,7 @@ def _connections_of_seven(kind: str, **options: Any) -> int:
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
             backend = MAKERS[kind](client, upstream, **options)
             for model in ["ok", "ok?late_end=0.02", "400", "ok_tools", "500_html", "json", "ok"]:
-                await tell_into(Told(), backend, model, hello())
+                await collect_into(Collected(), backend, model, hello())
             assert len(upstream.exchanges) == 7
             return upstream.connections
 
@@ -281,8 +281,8 @@ def test_no_cookie_no_environment_and_no_other_header_goes_out(monkeypatch: Any)
     async def run() -> list[dict[str, str]]:
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
             for _ in range(2):  # the first answer sets a cookie
-                await tell_into(Told(), openai_backend(client, upstream), "ok", hello())
-                await tell_into(Told(), anthropic_backend(client, upstream), "ok", hello())
+                await collect_into(Collected(), openai_backend(client, upstream), "ok", hello())
+                await collect_into(Collected(), anthropic_backend(client, upstream), "ok", hello())
             return [exchange.headers for exchange in upstream.exchanges]
 
     common = {"host", "accept", "accept-encoding", "user-agent", "content-type", "content-length"}
@@ -316,9 +316,9 @@ def test_many_streams_at_once_on_one_client() -> None:
     async def run() -> list[str]:
         async with FaultyUpstream() as upstream, Client() as client:
             backend = openai_backend(client, upstream)
-            told = [Told() for _ in range(100)]
+            told = [Collected() for _ in range(100)]
             await asyncio.gather(
-                *(tell_into(one, backend, "ok?tokens=20&delay=0.001", hello()) for one in told)
+                *(collect_into(one, backend, "ok?tokens=20&delay=0.001", hello()) for one in told)
             )
             return [one.text for one in told]
 

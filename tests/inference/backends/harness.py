@@ -1,4 +1,4 @@
-"""One request to a backend, run to its end and told: what the tests of both backends share."""
+"""One request to a backend, run to its end with its events collected. For the tests of HTTP backends."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Make = Callable[[Client, FaultyUpstream], InferenceBackend]
 
 
 @dataclass
-class Told:
-    """What one request came to."""
+class Collected:
+    """The events of one request, or its error, and what the upstream saw."""
 
     events: list[Event] = field(default_factory=list)
     error: Any = None  # a BackendError, or None if it went well
@@ -72,30 +72,30 @@ def anthropic_backend(client: Client, upstream: FaultyUpstream, **options: Any) 
 MAKERS: dict[str, Any] = {"openai": openai_backend, "anthropic": anthropic_backend}
 
 
-def tell(
+def collect(
     kind: str, model: str, prompt: Prompt | None = None, *, timeouts: Timeouts = HASTY, **options: Any
-) -> Told:
+) -> Collected:
     """Ask a fresh upstream for `model` through a backend of this kind."""
 
-    async def run() -> Told:
+    async def run() -> Collected:
         async with FaultyUpstream() as upstream, Client(timeouts) as client:
-            told = Told()
-            backend = MAKERS[kind](client, upstream, alert=told.alerts.append, **options)
-            await tell_into(told, backend, model, prompt or hello())
+            collected = Collected()
+            backend = MAKERS[kind](client, upstream, alert=collected.alerts.append, **options)
+            await collect_into(collected, backend, model, prompt or hello())
             if upstream.exchanges:
-                told.exchange = upstream.last
-            return told
+                collected.exchange = upstream.last
+            return collected
 
     return asyncio.run(run())
 
 
-async def tell_into(told: Told, backend: InferenceBackend, model: str, prompt: Prompt) -> None:
+async def collect_into(collected: Collected, backend: InferenceBackend, model: str, prompt: Prompt) -> None:
     async def dispatch() -> None:
-        told.dispatches += 1
+        collected.dispatches += 1
 
     try:
         async with aclosing(backend.generate(prompt, model=model, dispatch=dispatch)) as events:
             async for event in events:
-                told.events.append(event)
+                collected.events.append(event)
     except BackendError as exc:
-        told.error = exc
+        collected.error = exc

@@ -15,7 +15,7 @@ from gateway_site.api.errors import (
 )
 from gateway_site.http_client.client import Timeouts
 from gateway_site.http_client.failures import OptionNotImplemented, shown_message
-from tests.inference.backends.harness import CREDENTIAL, hello, tell
+from tests.inference.backends.harness import CREDENTIAL, collect, hello
 from tests.inference.backends.upstreams.faulty.answers import PLAIN, SCRIPTS
 
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -72,59 +72,59 @@ AFTER_TOKENS = [
 @BOTH
 @pytest.mark.parametrize(("fault", "error", "status", "is_free"), BEFORE_ANY_TOKEN)
 def test_a_fault_before_any_token(kind: Any, fault: Any, error: Any, status: Any, is_free: Any) -> None:
-    told = tell(kind, fault)
+    collected = collect(kind, fault)
 
-    assert type(told.error) is error
-    assert told.error.status == status
-    assert told.error.is_free is is_free
-    assert told.events == []
-    assert told.dispatches == 1
+    assert type(collected.error) is error
+    assert collected.error.status == status
+    assert collected.error.is_free is is_free
+    assert collected.events == []
+    assert collected.dispatches == 1
 
 
 @BOTH
 @pytest.mark.parametrize(("fault", "error"), AFTER_TOKENS)
 def test_a_fault_after_tokens_keeps_them_and_is_never_free(kind: Any, fault: Any, error: Any) -> None:
-    told = tell(kind, fault)
+    collected = collect(kind, fault)
 
-    assert type(told.error) is error
-    assert not told.error.is_free
-    assert told.error.should_retry is False
-    assert told.text == "Hello wörld, this is"
-    assert told.reasons == []
+    assert type(collected.error) is error
+    assert not collected.error.is_free
+    assert collected.error.should_retry is False
+    assert collected.text == "Hello wörld, this is"
+    assert collected.reasons == []
 
 
 @BOTH
 def test_an_endless_answer_is_cut_off(kind: Any) -> None:
-    told = tell(kind, "endless", hello(output_bound=1))
+    collected = collect(kind, "endless", hello(output_bound=1))
 
-    assert isinstance(told.error, BackendFailed)
-    assert told.exchange.bytes_emitted < 8_000_000
+    assert isinstance(collected.error, BackendFailed)
+    assert collected.exchange.bytes_emitted < 8_000_000
 
 
 @BOTH
 def test_the_total_deadline_wins_over_a_drip_that_never_pauses_long(kind: Any) -> None:
-    told = tell(kind, "drip", timeouts=_timeouts(total=0.5))
+    collected = collect(kind, "drip", timeouts=_timeouts(total=0.5))
 
-    assert isinstance(told.error, DeadlineExceeded)
-    assert 2 < told.exchange.tokens_emitted < 15
+    assert isinstance(collected.error, DeadlineExceeded)
+    assert 2 < collected.exchange.tokens_emitted < 15
 
 
 @BOTH
 def test_slow_headers_are_waited_for(kind: Any) -> None:
-    assert tell(kind, "slow_headers").reasons == ["stop"]
+    assert collect(kind, "slow_headers").reasons == ["stop"]
 
 
 @pytest.mark.parametrize(("fault", "seconds"), [("429", 7), ("429_bare", 1), ("429_date", 1)])
 def test_busy_says_when_to_come_back(fault: Any, seconds: Any) -> None:
-    assert tell("openai", fault).error.headers["Retry-After"] == str(seconds)
+    assert collect("openai", fault).error.headers["Retry-After"] == str(seconds)
 
 
 def test_loading_says_when_to_come_back() -> None:
-    assert tell("openai", "503").error.headers["Retry-After"] == "3"
+    assert collect("openai", "503").error.headers["Retry-After"] == "3"
 
 
 def test_a_rejection_tells_the_client_what_was_wrong_with_the_request() -> None:
-    error = tell("openai", "400").error
+    error = collect("openai", "400").error
 
     assert error.message == "`max_tokens` must be at most 4096."
     assert error.param == "max_tokens"
@@ -132,10 +132,10 @@ def test_a_rejection_tells_the_client_what_was_wrong_with_the_request() -> None:
 
 @BOTH
 def test_error_text_upstream_is_no_output(kind: Any) -> None:
-    told = tell(kind, "error_first")
+    collected = collect(kind, "error_first")
 
-    assert told.events == []
-    assert told.error.is_free
+    assert collected.events == []
+    assert collected.error.is_free
 
 
 @BOTH
@@ -145,7 +145,9 @@ def test_no_error_and_no_log_line_holds_the_credential_or_an_address(
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    error = tell(kind, fault, hello(output_bound=1), timeouts=_timeouts(between_bytes=0.2, total=0.4)).error
+    error = collect(
+        kind, fault, hello(output_bound=1), timeouts=_timeouts(between_bytes=0.2, total=0.4)
+    ).error
 
     said = " ".join([_everything(error), caplog.text]).replace("Incorrect key Bearer [removed]", "").lower()
     for secret in (CREDENTIAL, "Bearer", "127.0.0.1", "10.0.0.7", "provider.example", "sk-live", "://"):

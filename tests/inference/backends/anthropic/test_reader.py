@@ -12,7 +12,7 @@ from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
 from gateway_site.http_client.client import Client
 from gateway_site.http_client.sse import SseDecoder
 from inference.backends.anthropic.reader import MessagesReader
-from inference.backends.conversation import encoded
+from inference.backends.conversation import encode_json
 from inference.events import (
     Finish,
     ReasoningDelta,
@@ -21,7 +21,7 @@ from inference.events import (
     ToolCallStart,
     Usage,
 )
-from tests.inference.backends.harness import HASTY, anthropic_backend, tell
+from tests.inference.backends.harness import HASTY, anthropic_backend, collect
 from tests.inference.backends.upstreams.faulty.bodies import record
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream
 
@@ -154,25 +154,26 @@ def test_a_figure_that_is_no_count_is_told_and_not_used(name: Any, figure: Any) 
 
 
 def test_an_overloaded_provider_is_busy_and_free() -> None:
-    told = tell("anthropic", "error_first")
+    collected = collect("anthropic", "error_first")
 
-    assert isinstance(told.error, BackendBusy)
-    assert told.error.is_free
+    assert isinstance(collected.error, BackendBusy)
+    assert collected.error.is_free
 
 
 def test_json_instead_of_a_stream() -> None:
-    told = tell("anthropic", "json")
+    collected = collect("anthropic", "json")
 
-    assert told.text == "Hello wörld, this is"
-    assert told.usage == Usage(11, 5, cached_tokens=0, cache_write_tokens=0)
+    assert collected.text == "Hello wörld, this is"
+    assert collected.usage == Usage(11, 5, cached_tokens=0, cache_write_tokens=0)
 
 
 def test_tools_through_the_wire() -> None:
-    told = tell("anthropic", "ok_tools")
+    collected = collect("anthropic", "ok_tools")
 
-    assert [start.name for start in told.of(ToolCallStart)] == ["weather", "time"]
+    assert [start.name for start in collected.of(ToolCallStart)] == ["weather", "time"]
     assert (
-        "".join(event.text for event in told.of(ToolCallArguments) if event.call == 0) == '{"city": "Köln"}'
+        "".join(event.text for event in collected.of(ToolCallArguments) if event.call == 0)
+        == '{"city": "Köln"}'
     )
 
 
@@ -181,7 +182,7 @@ def test_tools_through_the_wire() -> None:
 
 def count(model: Any) -> Any:
     async def encode(body: Mapping[str, Any]) -> bytes:
-        return encoded(body)
+        return encode_json(body)
 
     async def run() -> Any:
         async with FaultyUpstream() as upstream, Client(HASTY) as client:

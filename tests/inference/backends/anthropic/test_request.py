@@ -23,7 +23,7 @@ from inference.prompt import (
     ToolCall,
     Turn,
 )
-from tests.inference.backends.harness import anthropic_backend, hello, tell
+from tests.inference.backends.harness import anthropic_backend, collect, hello
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -47,7 +47,7 @@ def test_the_smallest_request() -> None:
 
 
 def test_it_arrives_with_its_version_and_key() -> None:
-    exchange = tell("anthropic", "ok").exchange
+    exchange = collect("anthropic", "ok").exchange
 
     assert exchange.path == "/v1/messages"
     assert exchange.headers["anthropic-version"] == "2023-06-01"

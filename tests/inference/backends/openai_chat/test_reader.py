@@ -24,7 +24,7 @@ from inference.events import (
     TopLogprob,
     Usage,
 )
-from tests.inference.backends.harness import CREDENTIAL, hello, tell
+from tests.inference.backends.harness import CREDENTIAL, collect, hello
 from tests.inference.backends.upstreams.faulty.bodies import record
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
@@ -194,13 +194,14 @@ def test_a_call_of_nothing_is_a_failure() -> None:
 
 
 def test_tools_through_the_wire() -> None:
-    told = tell("openai", "ok_tools")
+    collected = collect("openai", "ok_tools")
 
-    assert [start.name for start in told.of(ToolCallStart)] == ["weather", "time"]
+    assert [start.name for start in collected.of(ToolCallStart)] == ["weather", "time"]
     assert (
-        "".join(event.text for event in told.of(ToolCallArguments) if event.call == 0) == '{"city": "Köln"}'
+        "".join(event.text for event in collected.of(ToolCallArguments) if event.call == 0)
+        == '{"city": "Köln"}'
     )
-    assert told.reasons == ["tool_calls"]
+    assert collected.reasons == ["tool_calls"]
 
 
 # --- How it ends ------------------------------------------------------------------------------------
@@ -271,19 +272,19 @@ def test_an_error_record_in_the_older_form() -> None:
 
 
 def test_a_choice_that_was_not_asked_for_is_a_failure() -> None:
-    assert isinstance(tell("openai", "wrong_index").error, BackendFailed)
+    assert isinstance(collect("openai", "wrong_index").error, BackendFailed)
 
 
 def test_json_instead_of_a_stream() -> None:
-    told = tell("openai", "json", hello(completions=2))
+    collected = collect("openai", "json", hello(completions=2))
 
-    assert told.text == "Hello wörld, this is" * 2
-    assert told.reasons == ["stop", "stop"]
-    assert told.usage == Usage(11, 10)
+    assert collected.text == "Hello wörld, this is" * 2
+    assert collected.reasons == ["stop", "stop"]
+    assert collected.usage == Usage(11, 10)
 
 
 def test_bytes_one_at_a_time() -> None:
-    assert tell("openai", "drip_bytes").text == "Hello wörld, this is"
+    assert collect("openai", "drip_bytes").text == "Hello wörld, this is"
 
 
 # --- Usage ------------------------------------------------------------------------------------------
@@ -312,25 +313,25 @@ def test_bytes_one_at_a_time() -> None:
     ],
 )
 def test_usage_is_untrusted(kind: Any, fault: Any, usage: Any, alert: Any) -> None:
-    told = tell(kind, fault)
+    collected = collect(kind, fault)
 
-    assert told.error is None
-    assert told.reasons == ["stop"]
-    assert (told.usage and (told.usage.prompt_tokens, told.usage.completion_tokens)) == usage
-    assert told.alerts == ([alert] if alert else [])
+    assert collected.error is None
+    assert collected.reasons == ["stop"]
+    assert (collected.usage and (collected.usage.prompt_tokens, collected.usage.completion_tokens)) == usage
+    assert collected.alerts == ([alert] if alert else [])
 
 
 def test_a_total_that_is_not_the_sum_is_told_and_the_parts_are_used() -> None:
-    told = tell("openai", "usage_total")
+    collected = collect("openai", "usage_total")
 
-    assert (told.usage, told.alerts) == (Usage(11, 5), ["the total is not the sum of its parts"])
+    assert (collected.usage, collected.alerts) == (Usage(11, 5), ["the total is not the sum of its parts"])
 
 
 def test_a_detail_larger_than_its_whole_is_cut_and_told() -> None:
-    told = tell("openai", "usage_cached")
+    collected = collect("openai", "usage_cached")
 
-    assert told.usage == Usage(11, 5, cached_tokens=11)
-    assert told.alerts == ["a detail does not fit its whole"]
+    assert collected.usage == Usage(11, 5, cached_tokens=11)
+    assert collected.alerts == ["a detail does not fit its whole"]
 
 
 def test_details_of_usage() -> None:
@@ -345,7 +346,7 @@ def test_details_of_usage() -> None:
 
 
 def test_running_usage_says_at_every_moment_what_was_generated() -> None:
-    events = tell("openai", "cumulative", server="vllm").events
+    events = collect("openai", "cumulative", server="vllm").events
     spoken = 0
     for event in events:
         spoken += isinstance(event, TextDelta)

@@ -25,7 +25,7 @@ from inference.prompt import (
     ToolCall,
     Turn,
 )
-from tests.inference.backends.harness import hello, tell
+from tests.inference.backends.harness import collect, hello
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
@@ -49,7 +49,7 @@ def test_the_smallest_request() -> None:
 
 
 def test_it_arrives_as_built() -> None:
-    exchange = tell("openai", "ok", hello(completions=2)).exchange
+    exchange = collect("openai", "ok", hello(completions=2)).exchange
 
     assert exchange.path == "/v1/chat/completions"
     assert exchange.body["n"] == 2

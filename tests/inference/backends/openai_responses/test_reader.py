@@ -122,8 +122,8 @@ EXPECTED: dict[str, list[Event]] = {
 @pytest.mark.parametrize("name", list(EXPECTED))
 def test_the_golden_streams_however_they_are_cut(name: str, size: int) -> None:
     golden = (GOLDEN / f"responses_{name}.sse").read_bytes()
-    told = [json.loads(line[6:]) for line in golden.splitlines() if line.startswith(b"data: {")]
-    used = told[-1]["response"]["usage"]
+    collected = [json.loads(line[6:]) for line in golden.splitlines() if line.startswith(b"data: {")]
+    used = collected[-1]["response"]["usage"]
 
     *events, usage = read_bytes(golden, size=size)
 
@@ -200,9 +200,9 @@ def test_parts_of_a_summary_are_paragraphs() -> None:
         for index, text in ((0, "a"), (0, "b"), (1, "c"))
     ]
 
-    told = [event.text for event in read(*pieces, completed()) if isinstance(event, ReasoningDelta)]
+    collected = [event.text for event in read(*pieces, completed()) if isinstance(event, ReasoningDelta)]
 
-    assert "".join(told) == "ab\n\nc"
+    assert "".join(collected) == "ab\n\nc"
 
 
 def test_a_whole_answer_although_a_stream_was_asked_for() -> None:
