@@ -97,8 +97,8 @@ def _create_or_replay(
     )
     if is_new:
         return _remember(record, create())
-    asked = (admin_key.pk, operation, fingerprint)
-    if (record.admin_key_id, record.operation, record.fingerprint) != asked:
+    current = (admin_key.pk, operation, fingerprint)
+    if (record.admin_key_id, record.operation, record.fingerprint) != current:
         raise IdempotencyMismatch()
     return Created(record.resource_id, json.loads(record.answer), _secret_of(record, is_current))
 
@@ -135,6 +135,6 @@ def _binding(record: IdempotencyRecord, resource_id: str) -> str:
 
 
 def _fingerprint(body: dict[str, Any]) -> str:
-    """Of what the body means: spaces, the order of names and escapes make no difference; null does."""
+    """A digest of what the body means: spaces, order of names and escapes make no difference; null does."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

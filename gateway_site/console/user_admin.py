@@ -1,4 +1,4 @@
-"""The console's pages for its own people and their roles."""
+"""The console's pages for its users and their roles."""
 
 from __future__ import annotations
 
@@ -129,14 +129,14 @@ class UserAdmin(ModelAdmin):
         return type(form.__name__, (form,), {"manager": request.user})
 
     def save_model(self, request: Any, obj: User, form: Any, change: bool) -> None:
-        welcome = users.create_user(
+        created = users.create_user(
             username=form.cleaned_data["username"],
             role=form.cleaned_data["role"],
             actor=Actor.staff(request.user),
             manager=request.user,
         )
-        obj.pk, obj.username = welcome.user.pk, welcome.user.username
-        request.new_password = welcome.password
+        obj.pk, obj.username = created.user.pk, created.user.username
+        request.new_password = created.password
 
     def response_add(self, request: Any, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         title = f"{obj.username} can log in"
@@ -186,9 +186,9 @@ class UserAdmin(ModelAdmin):
         selection=Selection.ONE,
     )
     def reset_password(self, request: HttpRequest, user: User) -> HttpResponse:
-        welcome = users.reset_password(user=user, actor=Actor.staff(request.user), manager=request.user)
+        changed = users.reset_password(user=user, actor=Actor.staff(request.user), manager=request.user)
         title = f"{user.username} has a new password"
-        return show_secret_once(self, request, title=title, secret=welcome.password or "", what="password")
+        return show_secret_once(self, request, title=title, secret=changed.password or "", what="password")
 
     @confirmed_action(
         label="Deactivate",
@@ -215,7 +215,7 @@ class UserAdmin(ModelAdmin):
         users.reactivate_user(user=user, actor=Actor.staff(request.user), manager=request.user)
 
 
-def _list_of(model: Any) -> str:
+def _list_title(model: Any) -> str:
     """What the console calls the list of a model; empty where the model is no more."""
     page: Any = admin.site._registry.get(model)
     return str(page.heading) if page else capfirst(str(model._meta.verbose_name_plural)) if model else ""
@@ -244,7 +244,7 @@ class RoleAdmin(ReadOnlyAdmin):
         for each in row.permissions.select_related("content_type").order_by("codename"):
             kind = each.content_type
             verb = each.codename.removesuffix(f"_{kind.model}").replace("_", " ")
-            allowed[_list_of(kind.model_class()) or kind.model].append(verb)
+            allowed[_list_title(kind.model_class()) or kind.model].append(verb)
         rows = [[model, ", ".join(verbs)] for model, verbs in sorted(allowed.items())]
         return [Panel("What it may do", ["Of", "May"], rows, empty="Nothing.")]
 

@@ -1,8 +1,8 @@
 """
-What is done to the people of the console. Every door comes through here: the pages and the commands.
+What can be done to users of the console: create, change role, reset password, deactivate, reactivate.
 
-Nobody can make anyone mightier than themselves, nor touch anyone who is: else whoever may reset passwords
-could be everyone.
+The pages and the commands both call these services. Nobody can give more rights than they have, nor change
+anyone who has more: else whoever may reset passwords could be everyone.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PASSWORD_BYTES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
-    """Someone of the console and, this once, their password; None where they were there already."""
+class NewPassword:
+    """A user and, this once, their password; None where the user was there already."""
 
     user: User
     password: str | None = None
 
     def __repr__(self) -> str:
-        return f"Welcome({self.user})"  # never the password, which would end up in a traceback
+        return f"NewPassword({self.user})"  # never the password, which would end up in a traceback
 
 
 def role_of(user: Any) -> str:
@@ -63,9 +63,9 @@ def roles_offered_by(manager: Any) -> list[str]:
     return [*roles.grantable_by(manager), *([SUPERUSER] if manager.is_superuser else [])]
 
 
-def create_user(*, username: str, role: str, actor: Actor, manager: Any = None) -> Welcome:
+def create_user(*, username: str, role: str, actor: Actor, manager: Any = None) -> NewPassword:
     """
-    A new person with a role, and a password made for them. One who is there already is left as they are.
+    Create a user with a role and a generated password. One who is there already is left as they are.
 
     `manager` is who does it, where that is a person of the console.
     """
@@ -77,22 +77,22 @@ def create_user(*, username: str, role: str, actor: Actor, manager: Any = None) 
     with transaction.atomic():
         existing = users.objects.filter(username=username).first()
         if existing is not None:
-            return Welcome(existing)
+            return NewPassword(existing)
         password = _new_password()
         user = users.objects.create_user(username, password=password, is_staff=True)
-        _give(user, role)
-        trail.record(actor, "user.create", user, organization=None, details=_told(user, role))
-    return Welcome(user, password)
+        _assign_role(user, role)
+        trail.record(actor, "user.create", user, organization=None, details=_audit_details(user, role))
+    return NewPassword(user, password)
 
 
 def change_role(*, user: User, role: str, actor: Actor, manager: Any) -> User:
     """Give a person another role."""
-    with _managed(user, manager) as current_manager:
+    with _locked_for(user, manager) as current_manager:
         _require_role(role, current_manager)
         before = role_of(user)
         if before != role:
-            _give(user, role)
-            details = {**_told(user, role), "before": {"role": before}}
+            _assign_role(user, role)
+            details = {**_audit_details(user, role), "before": {"role": before}}
             trail.record(actor, "user.change_role", user, organization=None, details=details)
             if not User.objects.get(pk=user.pk).has_perm(keys.PERMISSION):
                 keys.end_keys_of(user, actor=actor)
@@ -100,32 +100,32 @@ def change_role(*, user: User, role: str, actor: Actor, manager: Any) -> User:
 
 
 def deactivate_user(*, user: User, actor: Actor, manager: Any) -> User:
-    """Keep a person out. Their sessions and their playgrounds' keys end at once, and do not come back."""
-    return _switch(user, False, actor, manager)
+    """Deactivate a user. Their sessions and their playgrounds' keys end at once, and do not come back."""
+    return _set_active(user, False, actor, manager)
 
 
 def reactivate_user(*, user: User, actor: Actor, manager: Any) -> User:
-    """Let a person in again, with the password they had."""
-    return _switch(user, True, actor, manager)
+    """Reactivate a user, with the password they had."""
+    return _set_active(user, True, actor, manager)
 
 
-def reset_password(*, user: User, actor: Actor, manager: Any) -> Welcome:
-    """A new password for a person. The old one and every session end at once."""
+def reset_password(*, user: User, actor: Actor, manager: Any) -> NewPassword:
+    """Give a person a new password. The old one and every session end at once."""
     password = _new_password()
-    with _managed(user, manager):
+    with _locked_for(user, manager):
         user.set_password(password)
         user.save(update_fields=["password"])
-        trail.record(actor, "user.reset_password", user, organization=None, details=_told(user))
+        trail.record(actor, "user.reset_password", user, organization=None, details=_audit_details(user))
         keys.end_keys_of(user, actor=actor)
-    return Welcome(user, password)
+    return NewPassword(user, password)
 
 
-def _switch(user: User, is_active: bool, actor: Actor, manager: Any) -> User:
+def _set_active(user: User, is_active: bool, actor: Actor, manager: Any) -> User:
     verb = "reactivate" if is_active else "deactivate"
-    with _managed(user, manager):
+    with _locked_for(user, manager):
         changed = get_user_model().objects.filter(pk=user.pk, is_active=not is_active)
         if changed.update(is_active=is_active):
-            trail.record(actor, f"user.{verb}", user, organization=None, details=_told(user))
+            trail.record(actor, f"user.{verb}", user, organization=None, details=_audit_details(user))
         if not is_active:
             keys.end_keys_of(user, actor=actor)
             _end_sessions(user)
@@ -144,7 +144,7 @@ def _end_sessions(user: User) -> None:
             session.delete()
 
 
-def _give(user: User, role: str) -> None:
+def _assign_role(user: User, role: str) -> None:
     if not Group.objects.filter(name=role).exists() and role != SUPERUSER:
         roles.apply(apps)
     user.groups.remove(*Group.objects.filter(name__in=roles.ROLES))
@@ -163,7 +163,7 @@ def _require_role(role: str, manager: Any) -> None:
 
 
 @contextmanager
-def _managed(user: User, manager: Any) -> Iterator[User]:
+def _locked_for(user: User, manager: Any) -> Iterator[User]:
     """
     A transaction in which one person changes another, as both are now.
 
@@ -180,7 +180,7 @@ def _managed(user: User, manager: Any) -> Iterator[User]:
         yield current
 
 
-def _told(user: User, role: str = "") -> dict[str, str]:
+def _audit_details(user: User, role: str = "") -> dict[str, str]:
     return {"username": user.get_username(), **({"role": role} if role else {})}
 
 

@@ -1,4 +1,4 @@
-"""The console's trail of who did what."""
+"""The console's page of the audit trail: who did what, and when."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from gateway_site.console.kit.model_admin import (
 from gateway_site.console.kit.timestamps import timestamp
 from organization.models import AuditEvent
 
-# Where an event tells what was there before the change.
+# The entry of an event's details that holds the values before the change.
 BEFORE = "before"
 
 
-def readable(details: dict[str, Any]) -> SafeString:
-    """What an event tells, as lines: a name, what was there before where that is known, and what is now."""
+def changes_html(details: dict[str, Any]) -> SafeString:
+    """The details of an event as lines: a name, the value before where that is known, and the value now."""
     before = details.get(BEFORE)
     earlier = before if isinstance(before, dict) else {}
     lines = [
@@ -63,7 +63,7 @@ def _text(value: Any) -> str:
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin):
-    """Who did what."""
+    """The audit trail's list, and the page of one event."""
 
     about = "Everything that people, admin keys and commands change is recorded here and can never be edited."
     first_step = "There is nothing to do: the first change makes the first entry."
@@ -75,8 +75,8 @@ class AuditEventAdmin(ReadOnlyAdmin):
     search_help_text = "An action such as key.revoke, an id, a person, a request id."
     paginator = ShortPaginator
     ordering = ["-id"]
-    fields = ["when", "action", "target", "actor", "actor_kind", "organization", "request_seen", "told"]
-    readonly_fields = ["when", "target", "actor", "request_seen", "told"]
+    fields = ["when", "action", "target", "actor", "actor_kind", "organization", "request_seen", "changes"]
+    readonly_fields = ["when", "target", "actor", "request_seen", "changes"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AuditEvent]:
         """Entries about people, their log-ins and addresses among them, are for those who may see people."""
@@ -95,7 +95,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
         super().fill_page(request, rows)
 
     def _name_targets(self, request: HttpRequest, rows: list[Any]) -> None:
-        """What the events are about: a query for each kind of thing, not for each event."""
+        """Name what the events are about, with a query for each kind of thing and not for each event."""
         ids: defaultdict[str, set[str]] = defaultdict(set)
         for event in rows:
             ids[event.target_kind].add(event.target_id)
@@ -152,5 +152,5 @@ class AuditEventAdmin(ReadOnlyAdmin):
         return format_html('<span class="mono" title="{}">{}</span>', event.request_id, shown)
 
     @display(description="What changed")
-    def told(self, event: AuditEvent) -> SafeString:
-        return readable(event.details)
+    def changes(self, event: AuditEvent) -> SafeString:
+        return changes_html(event.details)

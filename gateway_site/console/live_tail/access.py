@@ -1,4 +1,4 @@
-"""Who may watch: the person behind a socket's cookies, asked anew each time."""
+"""Who may watch the live tail: the person behind a socket's cookies, looked up anew each time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django.utils.http import is_same_domain
 PERMISSION = "inference.view_activity"
 
 
-def person_behind(scope: Any) -> Any:
+def authorized_user(scope: Any) -> Any:
     """
     The member of staff whose browser opened this socket from the console's own page; None for anyone else.
 
@@ -28,7 +28,7 @@ def person_behind(scope: Any) -> Any:
     # As the request for a page would be: the same cookies, hosts and proxies count.
     scope = {**scope, "type": "http", "method": "GET", "scheme": scheme, "root_path": ""}
     request = ASGIRequest(scope, BytesIO())
-    if not _is_from_here(request, scheme):
+    if not _is_same_origin(request, scheme):
         return None
     sessions = import_module(settings.SESSION_ENGINE)
     request.session = sessions.SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
@@ -36,7 +36,7 @@ def person_behind(scope: Any) -> Any:
     return person if admin.site.has_permission(request) and person.has_perm(PERMISSION) else None
 
 
-def _is_from_here(request: ASGIRequest, scheme: str) -> bool:
+def _is_same_origin(request: ASGIRequest, scheme: str) -> bool:
     # Browsers send cookies with a socket that any site's page opens, and no token can be asked for: the
     # origin is all there is. Channels' own check by ALLOWED_HOSTS would let other ports of the host pass.
     origin = request.headers.get("Origin", "")

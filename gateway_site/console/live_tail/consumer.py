@@ -20,25 +20,25 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from gateway_site.api.errors import Unavailable
-from gateway_site.console.live_tail.access import PERMISSION, person_behind
+from gateway_site.console.live_tail.access import PERMISSION, authorized_user
 from gateway_site.console.live_tail.poller import GROUP, poller, read_newest
 from gateway_site.database.off_loop import off_loop
 
 SOCKET_PATH = "/admin/tail/socket"
-# How often a socket's person is looked up again, and the page told that the line is up.
-BEAT_SECONDS = 15.0
+# The heartbeat: how often a socket's person is looked up again, and the page hears that the line is up.
+HEARTBEAT_SECONDS = 15.0
 # What waits for a browser that does not keep up.
 MOST_WAITING = 200
-SOCKETS_OF_A_PERSON, SOCKETS_OF_A_PROCESS = 5, 50
+MOST_SOCKETS_OF_A_PERSON, MOST_SOCKETS_OF_A_PROCESS = 5, 50
 
 # Close codes that the page knows; RFC 6455 leaves 4000 to 4999 to applications.
-SPOKE, TRY_AGAIN_LATER, NOT_ALLOWED, TOO_MANY = 1008, 1013, 4403, 4429
+POLICY_VIOLATION, TRY_AGAIN_LATER, NOT_ALLOWED, TOO_MANY = 1008, 1013, 4403, 4429
 
 
 @require_safe
 @permission_required(PERMISSION, raise_exception=True)
 def page(request: HttpRequest) -> HttpResponse:
-    """An empty table; the socket fills it."""
+    """Answer the live tail's page: an empty table, which the socket fills."""
     context = {
         **admin.site.each_context(request),
         "title": "Live tail",
@@ -49,7 +49,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 async def sockets(scope: Any, receive: Any, send: Any) -> None:
-    """Every WebSocket. There is one; what asks for another is refused, as a page would be with 403."""
+    """ASGI application of every WebSocket. There is one route; any other is refused, as by a 403."""
     if scope["path"] == SOCKET_PATH:
         await TailConsumer()(scope, receive, send)
         return
@@ -58,7 +58,7 @@ async def sockets(scope: Any, receive: Any, send: Any) -> None:
 
 
 class Backlog:
-    """What waits to be sent to one browser. When that is too much, the oldest goes and is counted."""
+    """Rows that wait for one browser, with backpressure: of too many, the oldest are dropped and counted."""
 
     def __init__(self) -> None:
         self._rows: deque[str] = deque()
@@ -67,21 +67,21 @@ class Backlog:
         self._is_due = asyncio.Event()
 
     def add(self, rows: Sequence[str], *, has_gap: bool = False, has_trouble: bool = False) -> None:
-        """The newest first, as they were read."""
+        """Add rows, the newest first, as they were read."""
         self._rows.extend(reversed(rows))
         while len(self._rows) > MOST_WAITING:
             self._rows.popleft()
             self._skipped += 1
         self._has_gap |= has_gap
         self._has_trouble = has_trouble
-        self.beat()
+        self.heartbeat()
 
-    def beat(self) -> None:
-        """Send something, if only that there is nothing."""
+    def heartbeat(self) -> None:
+        """Have a heartbeat sent, if only to say that there is nothing."""
         self._is_due.set()
 
     async def take(self) -> str:
-        """What is due, as one message; waits until something is."""
+        """Take what is due as one message; waits until something is."""
         await self._is_due.wait()
         self._is_due.clear()
         notes = {"skipped": self._skipped, "has_gap": self._has_gap, "has_trouble": self._has_trouble}
@@ -93,11 +93,11 @@ class Backlog:
 
 # The open sockets of this process, by the person's id.
 watching: Counter[Any] = Counter()
-_look_up = off_loop(person_behind)
+look_up_user = off_loop(authorized_user)
 
 
 class TailConsumer(AsyncWebsocketConsumer):
-    """One socket. It only ever sends; a browser that cannot keep up delays nobody but itself."""
+    """The consumer of one socket. It only sends; a browser that cannot keep up delays nobody else."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,23 +113,23 @@ class TailConsumer(AsyncWebsocketConsumer):
 
     async def connect(self) -> None:
         try:
-            person = await _look_up(self.scope)
+            person = await look_up_user(self.scope)
         except (AnyDatabaseError, Unavailable):
             person = None
         if person is None:
             await self.close()
             return
         await self.accept()
-        if watching[person.pk] >= SOCKETS_OF_A_PERSON or watching.total() >= SOCKETS_OF_A_PROCESS:
+        if watching[person.pk] >= MOST_SOCKETS_OF_A_PERSON or watching.total() >= MOST_SOCKETS_OF_A_PROCESS:
             await self.close(TOO_MANY, "Too many live tails are open.")
             return
         await self._join(person)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        await self.close(SPOKE, "Nothing is expected from the page.")
+        await self.close(POLICY_VIOLATION, "Nothing is expected from the page.")
 
     async def tail_news(self, message: dict[str, Any]) -> None:
-        """From the poller, by the channel layer."""
+        """Receive new rows from the poller, by the channel layer."""
         self._backlog.add(message["rows"], has_gap=message["has_gap"], has_trouble=message["has_trouble"])
 
     async def _join(self, person: Any) -> None:
@@ -138,7 +138,7 @@ class TailConsumer(AsyncWebsocketConsumer):
         await self.channel_layer.group_add(GROUP, self.channel_name)
         poller.join()
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._pass_on()), loop.create_task(self._look_again())]
+        self._tasks = [loop.create_task(self._send_backlog()), loop.create_task(self._recheck_access())]
         # After the group is joined: what ends in between is told twice rather than not at all.
         with contextlib.suppress(AnyDatabaseError, Unavailable):  # the poller will say so
             self._backlog.add([text for _, text in await read_newest()])
@@ -155,17 +155,17 @@ class TailConsumer(AsyncWebsocketConsumer):
         poller.leave()
         await self.channel_layer.group_discard(GROUP, self.channel_name)
 
-    async def _pass_on(self) -> None:
+    async def _send_backlog(self) -> None:
         # The server raises one when the browser has gone; our own end follows.
         with contextlib.suppress(OSError):
             while True:
                 await self.send(await self._backlog.take())
 
-    async def _look_again(self) -> None:
+    async def _recheck_access(self) -> None:
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
             try:
-                person = await _look_up(self.scope)
+                person = await look_up_user(self.scope)
             except (AnyDatabaseError, Unavailable):
                 await self._end(TRY_AGAIN_LATER, "The database does not answer.")
                 return
@@ -174,7 +174,7 @@ class TailConsumer(AsyncWebsocketConsumer):
                 return
             # The layer forgets members after a day.
             await self.channel_layer.group_add(GROUP, self.channel_name)
-            self._backlog.beat()
+            self._backlog.heartbeat()
 
     async def _end(self, code: int, reason: str) -> None:
         self._tasks[0].cancel()

@@ -1,8 +1,9 @@
 """
-Reads the newest requests once a second while somebody watches, and tells the group what is new.
+The poller of the live tail: reads the newest requests once a second while somebody watches.
 
-The database carries the news between processes: every process with a watcher reads for itself, so the
-channel layer never has to leave the process, and requests themselves do nothing for those who watch.
+What is new goes to the process's own group of sockets. Between processes the database carries it: every
+process with a watcher reads for itself, so the channel layer never has to leave the process, and requests
+themselves do nothing for those who watch.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ COLUMNS = {
 Row = tuple[str, str]
 
 
-def newest() -> list[Row]:
+def newest_requests() -> list[Row]:
     """The requests that ended last, the newest first."""
     found = Activity.objects.order_by("-ended_at").values_list(*COLUMNS.values())[:ROWS]
     return [_row(dict(zip(COLUMNS, values, strict=True))) for values in found]
@@ -55,21 +56,21 @@ def newest() -> list[Row]:
 
 def _row(values: dict[str, Any]) -> Row:
     cost_nanousd = values.pop("cost_nanousd")
-    told = {
+    shown = {
         **values,
         "id": str(values["id"]),
         "ended_at": values["ended_at"].isoformat(),
         "cost": None if cost_nanousd is None else short_usd(cost_nanousd),
     }
-    return told["id"], json.dumps(told)
+    return shown["id"], json.dumps(shown)
 
 
 # Its connection is given back as soon as the rows are here.
-read_newest = off_loop(newest)
+read_newest = off_loop(newest_requests)
 
 
 class Poller:
-    """One of a process. It runs from the first watcher's arrival to the last one's departure."""
+    """Polls the database for a process, from the first watcher's arrival to the last one's departure."""
 
     def __init__(self) -> None:
         self._watchers = 0
@@ -97,14 +98,14 @@ class Poller:
                 rows = await read_newest()
             except (AnyDatabaseError, Unavailable) as error:
                 logger.warning("the live tail could not be read: %s", error)
-                await self._tell([], has_trouble=True)
+                await self._broadcast([], has_trouble=True)
             else:
                 news = [text for identifier, text in rows if identifier not in seen]
-                await self._tell(news, has_gap=bool(seen) and len(news) == ROWS)
+                await self._broadcast(news, has_gap=bool(seen) and len(news) == ROWS)
                 seen = {identifier for identifier, _ in rows}
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    async def _tell(self, news: list[str], *, has_gap: bool = False, has_trouble: bool = False) -> None:
+    async def _broadcast(self, news: list[str], *, has_gap: bool = False, has_trouble: bool = False) -> None:
         if news or has_trouble:
             layer = get_channel_layer()
             message = {"type": "tail.news", "rows": news, "has_gap": has_gap, "has_trouble": has_trouble}

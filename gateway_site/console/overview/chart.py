@@ -1,4 +1,4 @@
-"""Spending by day and project as a stacked chart, and the same numbers as a table."""
+"""The overview's chart: spending by day and project, stacked, and the same numbers as a table."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Series:
 
 
 def top_projects(spent: Sequence[ProjectDay]) -> list[uuid.UUID]:
-    """Those that get a colour of their own, the dearest first."""
+    """The projects that get a colour of their own, the dearest first."""
     sums: defaultdict[uuid.UUID, int] = defaultdict(int)
     for each in spent:
         sums[each.project_id] += each.amount_nanousd
@@ -78,7 +78,7 @@ def top_projects(spent: Sequence[ProjectDay]) -> list[uuid.UUID]:
 def series(
     spent: Sequence[ProjectDay], days: Sequence[date], labels: Mapping[uuid.UUID, str]
 ) -> list[Series]:
-    """One for each project in `labels`, in their order, and one for all others if they spent anything."""
+    """A series for each project in `labels`, in their order, and one for all others that spent anything."""
     position = {day: index for index, day in enumerate(days)}
     amounts: dict[uuid.UUID | None, list[int]] = {project: [0] * len(days) for project in (*labels, None)}
     for each in spent:
@@ -93,7 +93,7 @@ def series(
 
 
 def chart(shown: Sequence[Series], days: Sequence[date]) -> dict[str, Any]:
-    """What the template draws: data for the canvas, a legend with sums, and a table of every number."""
+    """The chart as its template needs it: data for the canvas, a legend with sums, a table of all numbers."""
     data = {
         "labels": [f"{day:%b} {day.day}" for day in days],
         "datasets": [

@@ -1,4 +1,4 @@
-"""What the overview says about requests: how many, how many went wrong, how soon they began to answer."""
+"""What the overview says of requests: how many, how many failed, and their time to first token."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def traffic(first_day: date, today: date, organization_id: uuid.UUID | None) -> 
 
 def quantile_ms(counts: Sequence[int], share: float) -> float | None:
     """
-    An estimate: within a bucket, times are taken to be spread evenly.
+    Estimate a quantile from a histogram: within a bucket, times are taken to be spread evenly.
 
     Infinite where it is later than the last bucket that has an end.
     """
@@ -85,7 +85,7 @@ def latest_failures(organization_id: uuid.UUID | None) -> list[Activity]:
 def policy_matches(
     first_day: date, week_day: date, organization_id: uuid.UUID | None
 ) -> list[dict[str, Any]]:
-    """By policy, those that matched most since `first_day`, and how often since `week_day`."""
+    """The policies that matched most since `first_day`, and how often each did since `week_day`."""
     rows = DailyVerdicts.objects.filter(day__gte=first_day)
     if organization_id is not None:
         rows = rows.filter(version__policy__organization=organization_id)

@@ -1,5 +1,5 @@
 """
-The console's first page: what an operator wants to know before anything else.
+The overview, which is the console's first page: credit, spending, traffic, failures and what is unsettled.
 
 It reads sums by day, accounts, and two small indexes, so it is as quick with ten million requests as with
 ten. Each block is for people who may open the list behind it.
@@ -61,7 +61,7 @@ class OverviewScope:
 
 
 def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Django admin's index, with what this person may see of it."""
+    """Fill the context of Django admin's index with what this person may see."""
     offered = _offered(request)
     chosen, is_unknown = _chosen(request, offered)
     scope = OverviewScope(request, chosen, timezone.now().date())
@@ -240,7 +240,7 @@ def _traffic_cards(scope: OverviewScope) -> list[dict[str, str]]:
 
 
 def _requests_url(scope: OverviewScope, **wanted: str) -> str:
-    """The list of what a card has counted."""
+    """The address of the requests that a card has counted."""
     query = {**wanted, "when": f"{DAYS}d"}
     if scope.organization:
         query["organization__id__exact"] = str(scope.organization_id)

@@ -2,7 +2,7 @@
 The key that a playground works with: a customer key of the chosen project like any other, for one hour.
 
 Values of keys are stored nowhere, so an existing key cannot be lent to the page. One of its own is made by
-the same service as every other, to the person's name in the trail; the page alone has its value.
+the same service as every other, to the person's name in the audit trail; the page alone has its value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PERMISSIONS = ["inference:write"]
 
 
 def open_key(*, person: Any, project: Project, previous_id: str | None) -> NewKey[ProjectKey]:
-    """A new key for this person in the project. The one that the same browser had before ends."""
+    """Make a key for this person in the project, and revoke the one that the same browser had."""
     with transaction.atomic():
         end_key(person=person, key_id=previous_id)
         PlaygroundKey.objects.filter(user=person, key__expires_at__lt=timezone.now()).delete()

@@ -1,5 +1,5 @@
 """
-The playground: staff talk to a model as a customer does.
+The playground: a chat in which staff use a model as a customer does.
 
 The page calls the customers' own endpoint from the browser, with a customer key, so that authentication,
 limits, policies, ledger and activity are those of every request. Here is only what surrounds it: the page,
@@ -38,7 +38,7 @@ MOST_PROJECTS, MOST_MODELS = 500, 500
 @require_safe
 @permission_required(PERMISSION, raise_exception=True)
 def page(request: HttpRequest) -> HttpResponse:
-    """The page. Nothing is made before the first message is sent."""
+    """Answer the playground's page. No key is made before the first message is sent."""
     chosen = uuid_or_none(request.GET.get("project", ""))
     context = {
         **admin.site.each_context(request),
@@ -58,7 +58,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @never_cache
 @permission_required(PERMISSION, raise_exception=True)
 def open_session(request: HttpRequest) -> HttpResponse:
-    """A key for the chosen project, shown to this page once."""
+    """Make a key for the chosen project, which this page is sent once."""
     project = _find_project(request.POST.get("project", ""))
     try:
         if project is None:
@@ -76,7 +76,7 @@ def open_session(request: HttpRequest) -> HttpResponse:
 @never_cache
 @permission_required(PERMISSION, raise_exception=True)
 def end_session(request: HttpRequest) -> HttpResponse:
-    """The page was left: its key ends."""
+    """Revoke the key of a page that was left."""
     keys.end_key(person=request.user, key_id=request.session.pop(SESSION_ENTRY, None))
     return HttpResponse(status=204)
 
@@ -85,7 +85,7 @@ def end_session(request: HttpRequest) -> HttpResponse:
 @never_cache
 @permission_required("inference.view_activity", raise_exception=True)
 def receipt(request: HttpRequest, request_id: uuid.UUID) -> HttpResponse:
-    """What became of one request, as far as it is written yet."""
+    """Answer with the outcome of one request, as far as it is recorded yet."""
     activity = Activity.objects.filter(pk=request_id).first()
     if activity is None:
         return JsonResponse({"is_ready": False})
@@ -104,7 +104,9 @@ def receipt(request: HttpRequest, request_id: uuid.UUID) -> HttpResponse:
             "first_token_ms": activity.first_token_ms,
             "total_ms": activity.total_ms,
             "deployment": activity.deployment,
-            "verdicts": [_told(verdict) for verdict in _verdicts(request_id)] if may_see_verdicts else [],
+            "verdicts": [_verdict_json(verdict) for verdict in _verdicts(request_id)]
+            if may_see_verdicts
+            else [],
         }
     )
 
@@ -113,7 +115,7 @@ def _verdicts(request_id: uuid.UUID) -> Iterable[Verdict]:
     return Verdict.objects.filter(request_id=request_id).select_related("version__policy").order_by("pk")
 
 
-def _told(verdict: Verdict) -> dict[str, Any]:
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
     policy = verdict.version.policy
     return {
         "policy": policy.name,
@@ -138,7 +140,7 @@ def _find_project(text: str) -> Project | None:
 
 
 def _projects(chosen: uuid.UUID | None) -> list[Project]:
-    """Those that can be charged, by organization and name; `chosen` among them however many there are."""
+    """Projects that can be charged, by organization and name; `chosen` among them however many there are."""
     active = Project.objects.filter(archived_at=None).select_related("organization")
     found = list(active.order_by("organization__name", "name", "pk")[:MOST_PROJECTS])
     if chosen is not None and all(project.pk != chosen for project in found):
@@ -153,7 +155,7 @@ def _servable_models() -> list[CatalogModel]:
 
 def _hints() -> dict[str, dict[str, str]]:
     """What to do about a refusal, by the beginning of its code."""
-    places = {
+    pages = {
         "insufficient_credit": ("Grant credit to the organization.", "admin:billing_creditgrant_changelist"),
         "organization_": ("See the spending limits.", "admin:billing_spendingcap_changelist"),
         "project_archived": ("Choose another project.", "admin:organization_project_changelist"),
@@ -162,7 +164,7 @@ def _hints() -> dict[str, dict[str, str]]:
         "model_": ("See the models, their prices and places.", "admin:inference_catalogmodel_changelist"),
         "policy_": ("See the policies.", "admin:policies_policy_changelist"),
     }
-    return {code: {"text": text, "url": reverse(name)} for code, (text, name) in places.items()}
+    return {code: {"text": text, "url": reverse(name)} for code, (text, name) in pages.items()}
 
 
 urls = [

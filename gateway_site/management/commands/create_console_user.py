@@ -19,14 +19,14 @@ class Command(OperatorCommand):
         parser.add_argument("--role", choices=list(ROLES), required=True)
 
     def perform(self, *, name: str, role: str, **options: Any) -> dict[str, Any]:
-        welcome = users.create_user(
+        created = users.create_user(
             username=name, role=ROLES[role], actor=Actor.command("create_console_user")
         )
         return {
-            "username": welcome.user.username,
-            "role": users.role_of(welcome.user),
-            "password": welcome.password,
-            "created": welcome.password is not None,
+            "username": created.user.username,
+            "role": users.role_of(created.user),
+            "password": created.password,
+            "created": created.password is not None,
         }
 
     def describe(self, outcome: dict[str, Any]) -> str:

@@ -108,7 +108,7 @@ def log_out(client: Client) -> None:
 
 @pytest.mark.parametrize("lose_the_right", [deactivate, demote, change_password, log_out])
 def test_who_loses_the_right_loses_the_socket(monkeypatch: pytest.MonkeyPatch, lose_the_right: Any) -> None:
-    monkeypatch.setattr(consumer, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(consumer, "HEARTBEAT_SECONDS", 0.05)
     reader = person("inference.view_activity")
 
     async def scenario() -> None:
@@ -125,7 +125,7 @@ def test_who_loses_the_right_loses_the_socket(monkeypatch: pytest.MonkeyPatch, l
 
 
 def test_without_a_database_nobody_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(consumer, "HEARTBEAT_SECONDS", 0.05)
     ada = owner()
 
     async def fail(scope: Any) -> None:
@@ -134,7 +134,7 @@ def test_without_a_database_nobody_is_believed(monkeypatch: pytest.MonkeyPatch) 
     async def scenario() -> None:
         socket = Socket(ada)
         await socket.open()
-        monkeypatch.setattr(consumer, "_look_up", fail)
+        monkeypatch.setattr(consumer, "look_up_user", fail)
         assert await socket.close_code() == consumer.TRY_AGAIN_LATER
         await socket.leave()
         assert not await Socket(ada).open()

@@ -150,7 +150,7 @@ def test_a_backlog_keeps_the_newest() -> None:
         told = json.loads(await backlog.take())
         assert told["rows"] == list(range(50, 250))
         assert told["notes"] == {"skipped": 50, "has_gap": True, "has_trouble": False}
-        backlog.beat()
+        backlog.heartbeat()
         assert json.loads(await backlog.take())["notes"]["skipped"] == 0
 
     play(scenario)
@@ -179,7 +179,7 @@ def test_more_than_can_be_shown_is_said(key: ProjectKey, monkeypatch: pytest.Mon
 
 
 def test_one_person_opens_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "SOCKETS_OF_A_PERSON", 2)
+    monkeypatch.setattr(consumer, "MOST_SOCKETS_OF_A_PERSON", 2)
     ada = owner()
 
     async def scenario() -> None:
@@ -206,7 +206,7 @@ def test_a_page_that_speaks_is_closed() -> None:
         socket = Socket(ada)
         await socket.open()
         await socket.say("let me in")
-        assert await socket.close_code() == consumer.SPOKE
+        assert await socket.close_code() == consumer.POLICY_VIOLATION
         await socket.leave()
 
     play(scenario)
@@ -244,4 +244,4 @@ def test_reading_takes_one_query_however_many_there_are(
     for _ in range(3):
         make_request(key)
     with django_assert_num_queries(1):
-        assert len(live_tail_poller.newest()) == 3
+        assert len(live_tail_poller.newest_requests()) == 3
