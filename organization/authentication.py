@@ -1,4 +1,4 @@
-"""Who is calling. Two kinds of key, three ways to send one, one answer to anything else."""
+"""Authentication by API key: two kinds of key, three ways to send one, one answer to anything else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def customer_key_from(headers: RawHeaders) -> ProjectKey:
 
 
 class AdminKeyAuthentication(BaseAuthentication):
-    """For REST views: `request.auth` is the admin key. There is no user; keys are not people."""
+    """For REST views of administrators: the request's `auth` is the admin key. There is no user."""
 
     def authenticate(self, request: Any) -> tuple[None, AdminKey]:
         try:
@@ -66,7 +66,7 @@ class AdminKeyAuthentication(BaseAuthentication):
 
 
 class CustomerKeyAuthentication(BaseAuthentication):
-    """For REST views of customers: `request.auth` is the project key, sent by either of its schemes."""
+    """For REST views of customers: the request's `auth` is the project key, by either of its schemes."""
 
     def authenticate(self, request: Any) -> tuple[None, ProjectKey]:
         try:

@@ -1,5 +1,5 @@
 """
-Secrets that must be readable for a day and never after.
+Secrets that expire: they must be readable for a day and never after.
 
 Each UTC day has its own random key, kept wrapped by ENCRYPTION_KEYS. Erasing the day's key makes its
 ciphertexts unreadable wherever copies of the database have gone.
@@ -22,13 +22,13 @@ KEY_KEPT_FOR = timedelta(hours=48)
 
 
 def seal(secret: str, *, bound_to: str) -> tuple[date, bytes]:
-    """The day and ciphertext of `secret`, which will open only together with `bound_to`."""
+    """Encrypt a secret: its day and its ciphertext, which opens only together with `bound_to`."""
     day = timezone.now().date()
     return day, sealing.encrypt_bound(_key_of(day), secret.encode(), bound_to=bound_to.encode())
 
 
 def unseal(day: date, ciphertext: bytes | memoryview, *, bound_to: str) -> str | None:
-    """The secret, or None if its day was erased."""
+    """Decrypt a secret; None if the key of its day was erased."""
     row = SecretDay.objects.filter(pk=day).first()
     if row is None:
         return None

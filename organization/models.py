@@ -1,4 +1,4 @@
-"""Who is calling: organizations, their projects, and the keys of both."""
+"""Organizations, their projects, the keys of both, and the audit trail."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class ProjectKey(ApiKey):
 
     @property
     def organization(self) -> Organization:
-        """Reads the project and so may query."""
+        """The project's organization; may query the database."""
         return self.project.organization
 
 
@@ -179,7 +179,7 @@ class SecretDay(models.Model):
 
 
 class AuditEvent(models.Model):
-    """Who did what. Written by the service that did it, in the same transaction; never changed."""
+    """An entry of the audit trail. Written by the service that acted, in its transaction; never changed."""
 
     class ActorKind(models.TextChoices):
         ADMIN_KEY = "admin_key"
@@ -198,7 +198,7 @@ class AuditEvent(models.Model):
     target_id = models.CharField(max_length=200)
     details = models.JSONField(default=dict)
     request_id = models.CharField(max_length=36, blank=True)
-    # See `audit_chain`. Null in events that are older than the chain.
+    # See organization/audit/chain.py. Null in events that are older than the chain.
     seal = models.CharField(max_length=80, null=True, editable=False)  # noqa: DJ001 - a column to be added
 
     class Meta:
@@ -225,7 +225,7 @@ class AuditEvent(models.Model):
 
 
 class AuditLink(models.Model):
-    """One audit event's place in the chain: see `audit_chain`."""
+    """One audit event's place in the hash chain: see `organization.audit.chain`."""
 
     number = models.BigIntegerField(primary_key=True)
     # No reference: the link of an event that was removed shows that it was there.

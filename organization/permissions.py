@@ -1,4 +1,4 @@
-"""What a key may do. Closed by default: an action that names no permission is refused."""
+"""The permissions of keys. Closed by default: an action that names no permission is refused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """
-What can be done to organizations, projects and keys. Every door comes through here: the API, the
-console, the commands. Each service is one transaction that also writes the audit trail.
+What can be done to organizations, projects and keys. The API, the console and the commands all call
+these services. Each is one transaction that also writes the audit trail.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NewKey(Generic[AnyKey]):
 
 
 def create_organization(*, name: str, actor: Actor) -> tuple[Organization, bool]:
-    """The organization of this name, and whether it is new."""
+    """Create the organization of this name, or find it; and whether it is new."""
     _require_name(name)
     with transaction.atomic():
         organization, is_new = Organization.objects.get_or_create(name=name)
@@ -45,7 +45,7 @@ def create_organization(*, name: str, actor: Actor) -> tuple[Organization, bool]
 
 
 def create_project(*, organization: Organization, name: str, actor: Actor) -> tuple[Project, bool]:
-    """The active project of this name in the organization, and whether it is new."""
+    """Create the active project of this name, or find it; and whether it is new."""
     _require_name(name)
     with transaction.atomic():
         project, is_new = Project.objects.get_or_create(
@@ -64,7 +64,7 @@ def create_project_key(
     permissions: Sequence[str] | None = None,
     expires_at: datetime | None = None,
 ) -> NewKey[ProjectKey]:
-    """A new customer key for an active project."""
+    """Create a customer key for an active project."""
     _require_name(name)
     with transaction.atomic():
         # Locked, so that an archive either comes first and is seen here, or waits for this key.
@@ -87,7 +87,7 @@ def create_admin_key(
     permissions: Sequence[str] | None = None,
     expires_at: datetime | None = None,
 ) -> NewKey[AdminKey]:
-    """A new Admin API key for the organization."""
+    """Create an Admin API key for the organization."""
     _require_name(name)
     with transaction.atomic():
         value = keys.new_value("admin")
@@ -109,7 +109,7 @@ def is_current_project_key(key_id: str, value: str) -> bool:
 
 def rotate_key(*, key: AnyKey, actor: Actor, seen_value: str = "") -> NewKey[AnyKey]:
     """
-    A new value for the same key. The old value stops working at once.
+    Give the same key a new value. The old value stops working at once.
 
     `seen_value` is the redacted value that the caller means to end: who rotates from an old page would
     otherwise end the one that a colleague was given a moment ago.
@@ -140,24 +140,24 @@ def archive_project(*, project: Project, actor: Actor) -> Project:
 
 def revoke_key(*, key: AnyKey, actor: Actor) -> AnyKey:
     """End a key for ever. Done twice, the second changes nothing."""
-    return _move_key(key, "revoke", {"revoked_at": None}, {"revoked_at": timezone.now()}, actor)
+    return _change_status(key, "revoke", {"revoked_at": None}, {"revoked_at": timezone.now()}, actor)
 
 
 def suspend_key(*, key: AnyKey, actor: Actor) -> AnyKey:
     """Stop a key until it is resumed."""
     _refuse_revoked(key, "suspended")
     still_open = {"suspended_at": None, "revoked_at": None}
-    return _move_key(key, "suspend", still_open, {"suspended_at": timezone.now()}, actor)
+    return _change_status(key, "suspend", still_open, {"suspended_at": timezone.now()}, actor)
 
 
 def resume_key(*, key: AnyKey, actor: Actor) -> AnyKey:
     """Let a suspended key work again."""
     _refuse_revoked(key, "resumed")
     suspended = {"suspended_at__isnull": False, "revoked_at": None}
-    return _move_key(key, "resume", suspended, {"suspended_at": None}, actor)
+    return _change_status(key, "resume", suspended, {"suspended_at": None}, actor)
 
 
-def _move_key(
+def _change_status(
     key: AnyKey, verb: str, condition: Mapping[str, object], changes: Mapping[str, object], actor: Actor
 ) -> AnyKey:
     with transaction.atomic():

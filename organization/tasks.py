@@ -1,4 +1,4 @@
-"""Doors for the schedule. Each is a sweep over rows, so running it twice or never is no harm."""
+"""Scheduled tasks. Each is a sweep over rows, so running it twice or never is no harm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def prune_idempotency() -> None:
 @shared_task
 def verify_audit_trail() -> None:
     chain.link_new_events()
-    chain.sign_head_anew()
+    chain.re_sign_head()
     found = chain.verify()
     for problem in found.problems:
         logger.error("the audit trail is not as the gateway wrote it: %s", problem.sentence)

@@ -1,4 +1,4 @@
-"""The console's pages for credit: windows on the ledger, and doors to the services that operators use."""
+"""The console's pages for credit: accounts, grants, and the action that grants credit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from billing import services
 from billing.admin import limits
 from billing.admin.limits import limits_panel
-from billing.admin.money import SPENT_DAYS, UsdField, in_full, money, spent_by
+from billing.admin.money import SPENT_DAYS, UsdField, exact_money, money, spent_by
 from billing.models import Account, CreditGrant, Reservation
 from billing.money import short_usd
 from gateway_site.api.errors import ApiError
@@ -79,7 +79,7 @@ def organization_of(row: Organization | Account) -> Organization:
 
 
 def account_of(row: Organization | Account) -> Account:
-    """As it is now; one that is empty where there was no grant yet."""
+    """The account as it is now; an empty one where there was no grant yet."""
     return Account.objects.filter(pk=row.pk).first() or Account()
 
 
@@ -92,8 +92,8 @@ def grant_confirmation_rows(row: Organization | Account, given: dict[str, Any]) 
     if "usd" in given:
         amount = given["usd"]
         rows += [
-            ("Granted" if amount >= 0 else "Taken back", in_full(abs(amount))),
-            ("Available afterwards", in_full(account.available_nanousd + amount)),
+            ("Granted" if amount >= 0 else "Taken back", exact_money(abs(amount))),
+            ("Available afterwards", exact_money(account.available_nanousd + amount)),
             ("Reason", given["reason"] or "none given"),
             ("Reference", given["reference"] or "none given"),
         ]
@@ -130,7 +130,7 @@ def grant_credit(page: Any, request: HttpRequest, row: Organization | Account, g
 
 @admin.register(Account)
 class AccountAdmin(ReadOnlyAdmin):
-    """What each organization has left."""
+    """The list of accounts: what each organization has left."""
 
     about = "What each organization may still spend. Requests are paid from it in advance."
     first_step = "An account appears with the first grant: open an organization and choose Grant credit."
@@ -203,7 +203,7 @@ def grants_panel(account: Account) -> Panel:
 
 @admin.register(CreditGrant)
 class CreditGrantAdmin(ModelAdmin):
-    """Append-only: a grant is corrected by another."""
+    """The list of grants. It is append-only: a grant is corrected by another."""
 
     about = "Every grant of credit, and every one that took some back. None is ever edited."
     first_step = "Choose an organization to grant credit to, here or with this command."
@@ -220,7 +220,7 @@ class CreditGrantAdmin(ModelAdmin):
         return False
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """Whose credit it is; the organization's own page has the rest. Reading only."""
+        """Ask for the organization, then go to the action on its page. This page only reads."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         typed = request.GET.get("organization", "").strip()

@@ -1,4 +1,4 @@
-"""The console's windows on the ledger: what was admitted, and what was charged for it."""
+"""The console's pages for reservations and cost lines: what was held, and what was charged for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from billing import services
-from billing.admin.money import UsdField, in_full, money
+from billing.admin.money import UsdField, exact_money, money
 from billing.models import CostLine, Reservation
 from billing.money import price_text, short_usd, usd
 from billing.prices.bill import cost
@@ -40,8 +40,8 @@ STATE_COLOURS = {
 }
 
 
-def found_by_id(queryset: QuerySet[Any], column: str, typed: str) -> QuerySet[Any]:
-    """Rows of one request; a part of an id would read the whole table."""
+def rows_of_request(queryset: QuerySet[Any], column: str, typed: str) -> QuerySet[Any]:
+    """The rows of one request, by its whole id: a part of one would read the whole table."""
     try:
         found: QuerySet[Any] = queryset.model._default_manager.filter(**{column: uuid.UUID(typed.strip())})
     except ValueError:
@@ -49,8 +49,8 @@ def found_by_id(queryset: QuerySet[Any], column: str, typed: str) -> QuerySet[An
     return found.order_by("pk")
 
 
-class StateFilter(admin.SimpleListFilter):
-    """Open ones unless asked: they are few, and they are what an operator looks for."""
+class ReservationStateFilter(admin.SimpleListFilter):
+    """Shows open reservations by default: they are few, and they are what an operator looks for."""
 
     title = "state"
     parameter_name = "state"
@@ -93,7 +93,7 @@ def reservation_confirmation_rows(reservation: Reservation, given: dict[str, Any
     if "cost" in given:
         charged = min(given["cost"], reservation.reserved_nanousd)
         rows += [
-            ("Charged to the customer", in_full(charged)),
+            ("Charged to the customer", exact_money(charged)),
             ("Given back", money(reservation.reserved_nanousd - charged)),
             ("Your own loss", money(given["cost"] - charged)),
         ]
@@ -113,7 +113,7 @@ class ReservationAdmin(ReadOnlyAdmin):
     first_step = "Choose All in the filter to see those that are settled."
     paginator = ShortPaginator
     list_display = ["short_id", "status", "owner", "model", "reserved", "charged", "admitted"]
-    list_filter = [StateFilter]
+    list_filter = [ReservationStateFilter]
     list_select_related = ["organization", "project"]
     search_fields = ["id"]
     search_help_text = "A request id, whole."
@@ -149,8 +149,8 @@ class ReservationAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """A request's id, whatever its state."""
-        return (found_by_id(queryset, "pk", search_term) if search_term else queryset), False
+        """Search by a request's id, whatever the reservation's state."""
+        return (rows_of_request(queryset, "pk", search_term) if search_term else queryset), False
 
     @confirmed_action(
         label="Settle",
@@ -270,7 +270,7 @@ class CostLineAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        return (found_by_id(queryset, "reservation", search_term) if search_term else queryset), False
+        return (rows_of_request(queryset, "reservation", search_term) if search_term else queryset), False
 
     @display(description="Day (UTC)")
     def day_charged(self, line: CostLine) -> str:

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from billing import services
-from billing.admin.money import UsdField, in_full, money, used_now
+from billing.admin.money import UsdField, exact_money, money, used_now
 from billing.models import Account, CapPeriod, SpendingCap
 from billing.money import short_usd
 from gateway_site.console.kit.model_admin import (
@@ -79,7 +79,7 @@ def limits_panel(scope: services.Scope) -> Panel:
 
 
 def words_for(cap: SpendingCap) -> str:
-    """What a limit is of."""
+    """What a limit applies to, in words."""
     if cap.api_key:
         return f"key {cap.api_key}"
     return f"project {cap.project}" if cap.project else f"organization {cap.organization}"
@@ -116,7 +116,7 @@ def _change(scope: services.Scope, period: str, cap: SpendingCap | None, limit: 
     rows: list[tuple[str, Any]] = [
         ("Spending in", PERIOD_WORDS[period]),
         ("Limit now", money(cap.limit_nanousd) if cap else "none"),
-        ("New limit", in_full(limit)),
+        ("New limit", exact_money(limit)),
         ("Used in this period already", money(used)),
     ]
     if used >= limit:

@@ -23,7 +23,7 @@ SPENT_DAYS = 30
 
 
 class UsdField(forms.CharField):
-    """An amount, exactly as typed; the cleaned value is nano-USD."""
+    """A form field for an amount in USD, exactly as typed; the cleaned value is nano-USD."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}), **options)
@@ -43,7 +43,7 @@ def money(nanousd: int) -> SafeString:
     return format_html('<span title="${}">{}</span>', usd(nanousd), short_usd(nanousd))
 
 
-def in_full(nanousd: int) -> SafeString:
+def exact_money(nanousd: int) -> SafeString:
     """An amount to be decided on: as everywhere, and with every digit where that leaves some out."""
     short, exact = short_usd(nanousd), usd(nanousd)
     if parse_usd(short.replace("$", "").replace(",", "")) == nanousd:

@@ -58,7 +58,7 @@ def costs_by_day(query: CostQuery) -> dict[int, list[tuple[ReportGroup, int]]]:
 
 
 class ClientIds(dict[str | None, str | None]):
-    """From ids as a database writes them to ids as clients see them, each worked out once."""
+    """A cache from ids as a database writes them to ids as clients see them."""
 
     def __missing__(self, stored: str | None) -> str | None:
         self[stored] = None if stored is None else str(uuid.UUID(stored))

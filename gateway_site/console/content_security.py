@@ -1,5 +1,5 @@
 """
-Content-Security-Policy: which scripts, styles and addresses a page may use, said by the server.
+The Content-Security-Policy header: which scripts, styles and addresses a page may use.
 
 No page has a script inside of it, so a script that somebody smuggled into a name or an answer of a model does
 not run: `script-src` has no 'unsafe-inline' and no nonce to steal. What a page needs is a file of ours.
@@ -15,7 +15,7 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
-Answering = Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]]
+Responder = Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 def _policy(scripts: str) -> str:
@@ -50,22 +50,22 @@ PAGE_HEADERS = {
 
 
 @sync_and_async_middleware
-def content_security_middleware(get_response: Any) -> Answering:
-    """Django middleware, outermost: it is on every page, whichever layer refused the request."""
+def content_security_middleware(get_response: Any) -> Responder:
+    """Django middleware, outermost: the header is on every page, whichever layer refused the request."""
     if iscoroutinefunction(get_response):
 
-        async def answer_async(request: HttpRequest) -> HttpResponse:
-            return _secured(request, await get_response(request))
+        async def respond_async(request: HttpRequest) -> HttpResponse:
+            return _with_policy(request, await get_response(request))
 
-        return answer_async
+        return respond_async
 
-    def answer(request: HttpRequest) -> HttpResponse:
-        return _secured(request, get_response(request))
+    def respond(request: HttpRequest) -> HttpResponse:
+        return _with_policy(request, get_response(request))
 
-    return answer
+    return respond
 
 
-def _secured(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+def _with_policy(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     if not response.headers.get("Content-Type", "").startswith("text/html"):
         response.headers["Content-Security-Policy"] = DATA
         return response
@@ -77,6 +77,6 @@ def _secured(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 
 def add_static_headers(headers: Headers, path: str, url: str) -> None:
-    """For files: a picture or a page among them, opened by its own address, runs nothing."""
+    """Add headers to static files: a picture or page among them, opened by its own address, runs nothing."""
     headers["Content-Security-Policy"] = FILE
     headers["X-Content-Type-Options"] = "nosniff"

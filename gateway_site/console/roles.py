@@ -1,5 +1,5 @@
 """
-Who may do what in the console: four roles, as one table over every permission there is.
+The roles of the console, and what each may do: one table over every permission there is.
 
 A role is a Django group of this name. A migration makes the groups; `apply` brings them to what the table
 says, and is called again by a new migration whenever the table changes. A test holds that no model is
@@ -23,55 +23,60 @@ ACCOUNTANTS = (OWNER, BILLING)
 OWNERS = (OWNER,)
 NOBODY: tuple[str, ...] = ()
 
-Who = tuple[str, ...]
-Decision = dict[str, Who]
+Roles = tuple[str, ...]
+RolesByVerb = dict[str, Roles]
 
 
-def _decided(
-    *, view: Who = EVERYBODY, add: Who = NOBODY, change: Who = NOBODY, delete: Who = NOBODY, **others: Who
-) -> Decision:
+def _allowed(
+    *,
+    view: Roles = EVERYBODY,
+    add: Roles = NOBODY,
+    change: Roles = NOBODY,
+    delete: Roles = NOBODY,
+    **others: Roles,
+) -> RolesByVerb:
     return {"view": view, "add": add, "change": change, "delete": delete, **others}
 
 
-SEEN = _decided()
-HIDDEN = _decided(view=NOBODY)
+VIEW_ONLY = _allowed()
+HIDDEN = _allowed(view=NOBODY)
 # To change a model is also to use the actions of its page, though its fields be read-only.
-TABLE: dict[str, Decision] = {
-    "organization.organization": _decided(add=OPERATORS, change=OPERATORS),
-    "organization.project": _decided(add=OPERATORS, change=OPERATORS),
-    "organization.projectkey": _decided(add=OPERATORS, change=OPERATORS),
-    "organization.adminkey": _decided(add=OPERATORS, change=OPERATORS),
-    "organization.auditevent": SEEN,
+TABLE: dict[str, RolesByVerb] = {
+    "organization.organization": _allowed(add=OPERATORS, change=OPERATORS),
+    "organization.project": _allowed(add=OPERATORS, change=OPERATORS),
+    "organization.projectkey": _allowed(add=OPERATORS, change=OPERATORS),
+    "organization.adminkey": _allowed(add=OPERATORS, change=OPERATORS),
+    "organization.auditevent": VIEW_ONLY,
     # Answers with secrets in them, and the keys of those.
     "organization.idempotencyrecord": HIDDEN,
     "organization.secretday": HIDDEN,
     "organization.auditlink": HIDDEN,
     "organization.auditchainhead": HIDDEN,
-    "billing.account": SEEN,
-    "billing.creditgrant": _decided(add=ACCOUNTANTS),
-    "billing.spendingcap": _decided(add=ACCOUNTANTS, change=ACCOUNTANTS),
-    "billing.capperiod": SEEN,
-    "billing.keymeter": SEEN,
-    "billing.reservation": _decided(change=ACCOUNTANTS),
-    "billing.costline": SEEN,
-    "billing.dailycost": SEEN,
-    "billing.unrolledcost": SEEN,
-    "billing.ledgeraudit": SEEN,
-    "policies.policy": _decided(add=OPERATORS, change=OPERATORS),
-    "policies.policyversion": SEEN,
-    "policies.policyepoch": SEEN,
-    "policies.verdict": SEEN,
-    "policies.dailyverdicts": SEEN,
-    "inference.backend": _decided(add=OPERATORS, change=OPERATORS),
-    "inference.catalogmodel": _decided(add=OPERATORS, change=OPERATORS),
-    "inference.deployment": _decided(add=OPERATORS, change=OPERATORS, delete=OPERATORS),
-    "inference.passedcheck": _decided(add=OPERATORS, delete=OPERATORS),
+    "billing.account": VIEW_ONLY,
+    "billing.creditgrant": _allowed(add=ACCOUNTANTS),
+    "billing.spendingcap": _allowed(add=ACCOUNTANTS, change=ACCOUNTANTS),
+    "billing.capperiod": VIEW_ONLY,
+    "billing.keymeter": VIEW_ONLY,
+    "billing.reservation": _allowed(change=ACCOUNTANTS),
+    "billing.costline": VIEW_ONLY,
+    "billing.dailycost": VIEW_ONLY,
+    "billing.unrolledcost": VIEW_ONLY,
+    "billing.ledgeraudit": VIEW_ONLY,
+    "policies.policy": _allowed(add=OPERATORS, change=OPERATORS),
+    "policies.policyversion": VIEW_ONLY,
+    "policies.policyepoch": VIEW_ONLY,
+    "policies.verdict": VIEW_ONLY,
+    "policies.dailyverdicts": VIEW_ONLY,
+    "inference.backend": _allowed(add=OPERATORS, change=OPERATORS),
+    "inference.catalogmodel": _allowed(add=OPERATORS, change=OPERATORS),
+    "inference.deployment": _allowed(add=OPERATORS, change=OPERATORS, delete=OPERATORS),
+    "inference.passedcheck": _allowed(add=OPERATORS, delete=OPERATORS),
     # What is asked in the playground is charged to a customer.
-    "inference.activity": _decided(use_playground=OPERATORS),
-    "inference.dailyactivity": SEEN,
-    "auth.user": _decided(view=OWNERS, add=OWNERS, change=OWNERS),
+    "inference.activity": _allowed(use_playground=OPERATORS),
+    "inference.dailyactivity": VIEW_ONLY,
+    "auth.user": _allowed(view=OWNERS, add=OWNERS, change=OWNERS),
     # Roles are this table; nobody edits them by hand.
-    "auth.group": _decided(view=OWNERS),
+    "auth.group": _allowed(view=OWNERS),
     "auth.permission": HIDDEN,
     "admin.logentry": HIDDEN,
     "contenttypes.contenttype": HIDDEN,
@@ -81,7 +86,7 @@ TABLE: dict[str, Decision] = {
 
 
 def codename(verb: str, model: str) -> str:
-    """Django's own verbs are joined with the model's name; a permission of our own has a name already."""
+    """Django's name of a permission: its own verbs are joined with the model's name, ours are names."""
     return f"{verb}_{model}" if verb in ("view", "add", "change", "delete") else verb
 
 
@@ -89,9 +94,9 @@ def permissions_of(role: str) -> set[str]:
     """What a role may do, as Django names permissions: `organization.view_project`."""
     return {
         f"{label.split('.')[0]}.{codename(verb, label.split('.')[1])}"
-        for label, decision in TABLE.items()
-        for verb, who in decision.items()
-        if role in who
+        for label, roles_by_verb in TABLE.items()
+        for verb, allowed in roles_by_verb.items()
+        if role in allowed
     }
 
 

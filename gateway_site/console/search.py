@@ -46,7 +46,7 @@ class PaletteResult:
 
 
 def search(request: HttpRequest) -> HttpResponse:
-    """The palette's results. The theme computes on a text of any length and fails on a page that is none."""
+    """Answer the palette. The theme alone takes text of any length and fails on a page that is none."""
     if not is_searchable(request.GET.get("s", "")):
         return HttpResponse()  # as for an empty one: nothing is found
     theme: Any = site

@@ -46,7 +46,7 @@ WEAKEST_FIRST = [roles.READER, roles.BILLING, roles.OPERATOR, roles.OWNER, users
 
 
 def role_choices(manager: Any) -> list[tuple[str, str]]:
-    """The weakest first: what is not chosen is not given."""
+    """The roles that a person can give, the weakest first: that is what a hasty click gives."""
     return [
         (role, f"{role}: {roles.ROLES.get(role, 'Everything, the other superusers included.')}")
         for role in sorted(users.roles_offered_by(manager), key=WEAKEST_FIRST.index)
@@ -54,7 +54,7 @@ def role_choices(manager: Any) -> list[tuple[str, str]]:
 
 
 class NewUserForm(forms.ModelForm):
-    """A name and a role; the password is made for them."""
+    """The form of a new user: a name and a role. The password is generated."""
 
     manager: Any = None
     username = forms.CharField(max_length=150, widget=TextInput(attrs={"autocomplete": "off"}))

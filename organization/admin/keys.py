@@ -65,7 +65,7 @@ class KeyStatusFilter(admin.SimpleListFilter):
 
 
 class KeyForm(forms.ModelForm):
-    """What a person decides about a new key; the value is made for them."""
+    """The form of a new key. Its value is generated."""
 
     permissions = forms.MultipleChoiceField(
         required=False, widget=CheckboxSelectMultiple, help_text="None chosen: every one of its kind."
@@ -92,7 +92,7 @@ class RotateForm(ActionForm):
 
 
 def key_confirmation_rows(key: Any, given: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Which key this is, and whether anybody would miss it."""
+    """What a confirmation says of a key: which one it is, and whether anybody would miss it."""
     rows: list[tuple[str, Any]] = [
         ("Value", format_html('<span class="mono">{}</span>', key.redacted_value)),
         ("Belongs to", _owner_of(key)),

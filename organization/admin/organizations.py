@@ -1,4 +1,4 @@
-"""The console's pages for organizations and projects: doors to the same services as the API."""
+"""The console's pages for organizations and projects. They call the same services as the API."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from organization.audit.trail import Actor
 from organization.models import Organization, Project, ProjectKey
 
 
-def working_keys(project: Project) -> QuerySet[ProjectKey]:
+def active_keys(project: Project) -> QuerySet[ProjectKey]:
     """The keys that would stop working with the project."""
     return project.api_keys.filter(admin_keys.STATUS_CONDITIONS["active"]())
 
 
 def archive_confirmation_rows(project: Project, given: dict[str, Any]) -> list[tuple[str, Any]]:
-    keys = working_keys(project)
+    keys = active_keys(project)
     used = keys.order_by("last_used_at").exclude(last_used_at=None).last()
     return [
         ("Organization", project.organization),

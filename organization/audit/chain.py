@@ -70,16 +70,16 @@ class Verification:
 def seal_of(event: AuditEvent) -> str:
     """What `AuditEvent.seal` is to hold: a nonce, so that no two are alike, and the HMAC."""
     nonce = secrets.token_hex(NONCE_LENGTH // 2)
-    return nonce + _signed(_signing_keys()[0], f"seal {nonce}", _canonical(event))
+    return nonce + _hmac_of(_signing_keys()[0], f"seal {nonce}", _canonical(event))
 
 
-def link_new_events(since: int = 0, *, models: Models | None = None, is_first: bool = False) -> int:
+def link_new_events(since: int = 0, *, models: ChainModels | None = None, is_first: bool = False) -> int:
     """
     Append the events that have no link yet, from this id on. Returns how many were linked.
 
     What has no seal of ours is left out, but for those that are there when the chain begins.
     """
-    models = models or Models()
+    models = models or ChainModels()
     linked, after = 0, since - 1
     while events := list(models.unlinked().filter(pk__gt=after).order_by("pk")[:BATCH]):
         after = events[-1].pk
@@ -88,12 +88,12 @@ def link_new_events(since: int = 0, *, models: Models | None = None, is_first: b
 
 
 def link_event(event_id: int) -> None:
-    """After the commit of this event. One that was linked with its neighbours costs one query."""
+    """Link an event after its commit. One that was linked with its neighbours costs one query."""
     if not AuditLink.objects.filter(event_id=event_id).exists():
         link_new_events(max(0, event_id - OVERLAP))
 
 
-class Models:
+class ChainModels:
     """The tables of the chain: the current ones, or those of a migration."""
 
     def __init__(self, event: Any = AuditEvent, link: Any = AuditLink, head: Any = AuditChainHead) -> None:
@@ -102,7 +102,7 @@ class Models:
         self.head = head
 
     def begin(self) -> None:
-        """The head of a chain without links, unless there is one."""
+        """Make the head of a chain without links, unless there is one."""
         self.head.objects.get_or_create(pk=HEAD_ID, defaults=_head(0, START))
 
     def unlinked(self) -> QuerySet[Any]:
@@ -112,7 +112,7 @@ class Models:
         return events
 
     def append(self, events: Sequence[Any]) -> int:
-        """One transaction: lock the head, add the links, move the head."""
+        """Append links in one transaction: lock the head, add the links, move the head."""
         if not events:
             return 0
         with transaction.atomic():
@@ -131,7 +131,7 @@ class Models:
                         event_id=event.pk,
                         digest=digest,
                         key_id=_id_of(key),
-                        signature=_signed(key, f"link {number}", digest),
+                        signature=_hmac_of(key, f"link {number}", digest),
                     )
                 )
             self.link.objects.bulk_create(links)
@@ -143,10 +143,10 @@ class Models:
 
 
 def is_genuine(event: AuditEvent) -> bool:
-    """Whether the gateway wrote this event, and not somebody a copy of it."""
+    """Whether the gateway wrote this event: its seal is right and on no other event."""
     nonce, mac = (event.seal or "")[:NONCE_LENGTH], (event.seal or "")[NONCE_LENGTH:]
     content = _canonical(event)
-    macs = [_signed(key, f"seal {nonce}", content) for key in _signing_keys()]
+    macs = [_hmac_of(key, f"seal {nonce}", content) for key in _signing_keys()]
     is_sealed = any(_is_same(expected, mac) for expected in macs)
     return is_sealed and not AuditEvent.objects.filter(seal=event.seal).exclude(pk=event.pk).exists()
 
@@ -156,13 +156,13 @@ def verify() -> Verification:
     found = Verification()
     head = AuditChainHead.objects.filter(pk=HEAD_ID).first()
     _walk(head, found)
-    _look_beside_the_chain(found)
+    _verify_unlinked_events(found)
     found.problems.sort(key=lambda problem: problem.event_id)
     return found
 
 
-def sign_head_anew() -> bool:
-    """With the first of ENCRYPTION_KEYS, so that older ones can go. Only a chain that is whole is signed."""
+def re_sign_head() -> bool:
+    """Sign the head with the first of ENCRYPTION_KEYS, so that older ones can go; never of a broken chain."""
     head = AuditChainHead.objects.filter(pk=HEAD_ID).first()
     if head is None or head.key_id == _id_of(_signing_keys()[0]) or verify().problems:
         return False
@@ -184,7 +184,7 @@ def _walk(head: AuditChainHead | None, found: Verification) -> None:
     if head is None or head.number != found.linked or head.digest != found.head:
         sentence = f"Entries after event {_last_event(found)} were removed."
         found.problems.append(Problem("removed", _last_event(found), sentence))
-    elif not _is_signed(head, keys.get(head.key_id)):
+    elif not _is_hmac_of(head, keys.get(head.key_id)):
         sentence = "The chain's end is not signed by any of ENCRYPTION_KEYS."
         found.problems.append(Problem("unsigned", doubtful_from or _last_event(found), sentence))
 
@@ -210,14 +210,14 @@ def _problem_of(
         return Problem("removed", link.event_id, f"Event {link.event_id} was removed.")
     is_right = link.digest == _link_digest(found.head, link.number, event)
     if is_right and key is not None:
-        is_right = _is_same(_signed(key, f"link {link.number}", link.digest), link.signature)
+        is_right = _is_same(_hmac_of(key, f"link {link.number}", link.digest), link.signature)
     return None if is_right else Problem("changed", event.pk, f"Event {event.pk} was changed.")
 
 
-def _look_beside_the_chain(found: Verification) -> None:
-    """Events without a link: committed a moment ago, or not by the gateway."""
+def _verify_unlinked_events(found: Verification) -> None:
+    """Check events without a link: committed a moment ago, or not by the gateway."""
     too_old = timezone.now() - LINKED_WITHIN
-    for event in Models().unlinked().order_by("pk").iterator(chunk_size=BATCH):
+    for event in ChainModels().unlinked().order_by("pk").iterator(chunk_size=BATCH):
         if not is_genuine(event):
             sentence = f"Event {event.pk} was inserted by hand, or by a gateway older than the chain."
             found.problems.append(Problem("inserted", event.pk, sentence))
@@ -260,7 +260,7 @@ def _canonical(event: Any) -> str:
 
 
 def _as_stored(value: Any) -> Any:
-    """PostgreSQL keeps numbers as decimals: 1e20 comes back as an integer."""
+    """A value as it comes back: PostgreSQL keeps numbers as decimals, so 1e20 becomes an integer."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -277,16 +277,16 @@ def _link_digest(before: str, number: int, event: Any) -> str:
 
 def _head(number: int, digest: str) -> dict[str, Any]:
     key = _signing_keys()[0]
-    signature = _signed(key, f"head {number}", digest)
+    signature = _hmac_of(key, f"head {number}", digest)
     return {"number": number, "digest": digest, "key_id": _id_of(key), "signature": signature}
 
 
-def _is_signed(head: AuditChainHead, key: bytes | None) -> bool:
-    expected = _signed(key, f"head {head.number}", head.digest) if key else ""
+def _is_hmac_of(head: AuditChainHead, key: bytes | None) -> bool:
+    expected = _hmac_of(key, f"head {head.number}", head.digest) if key else ""
     return _is_same(expected, head.signature)
 
 
-def _signed(key: bytes, purpose: str, content: str) -> str:
+def _hmac_of(key: bytes, purpose: str, content: str) -> str:
     return hmac.digest(key, f"{purpose}\n{content}".encode(), hashlib.sha256).hex()
 
 
@@ -301,5 +301,5 @@ def _signing_keys() -> list[bytes]:
 
 
 def _id_of(key: bytes) -> str:
-    """Tells keys apart and tells nothing about them."""
-    return _signed(key, "id", "")[:16]
+    """An id that tells keys apart and reveals nothing about them."""
+    return _hmac_of(key, "id", "")[:16]

@@ -1,4 +1,4 @@
-"""The trail of who did what. Services write it in the transaction of the change itself."""
+"""The audit trail, who did what: services write it in the transaction of the change itself."""
 
 from __future__ import annotations
 

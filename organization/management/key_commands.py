@@ -1,4 +1,4 @@
-"""What the commands that make and move keys share."""
+"""Base classes of the commands that create keys, and of those that change their status."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def expiry(seconds: int | None) -> datetime | None:
     return timezone.now() + timedelta(seconds=seconds)
 
 
-class KeyMoveCommand(OperatorCommand):
+class KeyStatusCommand(OperatorCommand):
     """Finds a project or admin key by its id and hands it to one service."""
 
     verb: ClassVar[str]

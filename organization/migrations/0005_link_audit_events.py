@@ -8,7 +8,7 @@ from organization.audit import chain
 def link(apps: Any, schema_editor: Any) -> None:
     """Events that are older than the chain, in batches: what is interrupted goes on where it stopped."""
     models = [apps.get_model("organization", name) for name in ("AuditEvent", "AuditLink", "AuditChainHead")]
-    tables = chain.Models(*models)
+    tables = chain.ChainModels(*models)
     tables.begin()
     chain.link_new_events(models=tables, is_first=True)
 

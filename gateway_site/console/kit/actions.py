@@ -92,7 +92,7 @@ class Action:
         return bool(page.has_operate_permission(request))
 
     def is_offered(self, page: Any, request: HttpRequest, row: Any) -> bool:
-        """Whether this person gets a button for it on this row's page."""
+        """Whether this person gets a button for the action on this row's page."""
         if not self.is_allowed(page, request) or not page.offers(request, row):
             return False
         return self.applies is None or self.applies(row)
@@ -268,7 +268,7 @@ def buttons_for(page: Any, request: HttpRequest, row: Any) -> list[dict[str, Any
 
 
 def address_of(row: Any) -> str:
-    """The page of a row in the console."""
+    """The address of a row's page in the console."""
     name = f"admin:{row._meta.app_label}_{row._meta.model_name}"
     return reverse(f"{name}_change", args=[quote(row.pk)])
 

@@ -34,7 +34,7 @@ class OptimisticLockForm(forms.ModelForm):
             self.fields["seen"].initial = self._digest
 
     def state(self) -> Any:
-        """Whatever the form can change, as it is now."""
+        """The values that the form can change, as they are now."""
         columns = {field.name for field in self._meta.model._meta.concrete_fields}
         written = [name for name in self._meta.fields or () if name in columns]
         return {name: self.instance.serializable_value(name) for name in written}

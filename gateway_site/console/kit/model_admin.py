@@ -1,4 +1,4 @@
-"""What the admin pages of every app are built from. The only module that imports the theme."""
+"""ModelAdmin, from which the admin pages of every app derive. The only module that imports the theme."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ShortPaginator(Paginator):
 
 
 class RangeDateTimeFilter(ThemedRangeDateTimeFilter):
-    """Between two moments, each typed as a date and a time."""
+    """A filter between two times, each typed as a date and a time."""
 
     @staticmethod
     def parameters_for(field_path: str) -> list[str]:
@@ -146,7 +146,7 @@ class ModelAdmin(ThemedModelAdmin):
         return request.user.has_perm(f"{options.app_label}.change_{options.model_name}")
 
     def name_of(self, row: Any) -> str:
-        """What people are told that a row is called."""
+        """What a row is called in headings, messages and confirmations."""
         return str(row)
 
     @display(description="ID")
@@ -160,7 +160,7 @@ class ModelAdmin(ThemedModelAdmin):
         return True
 
     def all_actions(self) -> list[Any]:
-        """Those of this page and those that other apps add to it."""
+        """Every action of this page, those that other apps add included."""
         added = [action for extension in extensions_of(self.model) for action in extension.actions]
         return [*(self.actions or ()), *added]
 
@@ -228,7 +228,7 @@ class ModelAdmin(ThemedModelAdmin):
         return super().changelist_view(request, {"title": self.heading, **(extra_context or {})})
 
     def _require_ids(self, chosen: list[str]) -> None:
-        """Refuse rows that cannot be any: the database would fail on them."""
+        """Refuse chosen rows whose ids no row can have: the database would fail on them."""
         for text in chosen:
             try:
                 self.opts.pk.run_validators(self.opts.pk.to_python(text))
@@ -270,7 +270,7 @@ class ModelAdmin(ThemedModelAdmin):
         return []
 
     def panels_of(self, request: HttpRequest, row: Any) -> list[Panel]:
-        """What stands below a row's fields."""
+        """The panels below a row's fields, which other apps add."""
         return [
             panel
             for extension in extensions_of(self.model, request)
@@ -294,13 +294,13 @@ class ModelAdmin(ThemedModelAdmin):
         return changelist
 
     def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
-        """What the rows of one page need beside their own columns, asked for all of them at once."""
+        """Put on the rows of one page what they show beside their own columns, queried for all at once."""
         for extension in extensions_of(self.model, request):
             fill_cells(extension, rows)
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """A window, not a pen."""
+    """A page that shows rows and lets nobody add or edit one; its actions still work."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

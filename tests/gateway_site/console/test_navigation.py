@@ -92,4 +92,4 @@ def test_the_palette_finds_few_of_many(db: None) -> None:
     for number in range(20):
         Organization.objects.create(name=f"Customer {number}")
 
-    assert len(found_by(owner(), "customer")) == search.MOST
+    assert len(found_by(owner(), "customer")) == search.MOST_ROWS
