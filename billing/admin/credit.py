@@ -15,9 +15,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from billing import services
-from billing.admin import spending_limits
 from billing.admin.money import SPENT_DAYS, UsdField, exact_money, money, spent_by
-from billing.admin.spending_limits import limits_panel
+from billing.admin.spending_limits import limits_panel, set_limit
 from billing.models import Account, CreditGrant, Reservation
 from billing.money import short_usd
 from gateway_site.api.errors import ApiError
@@ -142,7 +141,7 @@ class AccountAdmin(ReadOnlyAdmin):
     ordering = ["organization__name"]
     fields = ["owner", "available", "held", "settled", "granted"]
     readonly_fields = fields
-    actions = [grant_credit, spending_limits.set_limit]
+    actions = [grant_credit, set_limit]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Account]:
         found: QuerySet[Account] = super().get_queryset(request)
@@ -297,7 +296,7 @@ extend_pages(
         permission="billing.view_account",
         columns=["Credit left", f"Spent {SPENT_DAYS} d"],
         cells=organization_cells,
-        actions=[grant_credit, spending_limits.set_limit],
+        actions=[grant_credit, set_limit],
         panels=credit_panel,
     ),
 )
@@ -308,7 +307,7 @@ for scope, cells in ((Project, project_cells), (ProjectKey, key_cells)):
             permission="billing.view_costline",
             columns=[f"Spent {SPENT_DAYS} d"],
             cells=cells,
-            actions=[spending_limits.set_limit],
+            actions=[set_limit],
             panels=spending_panels,
         ),
     )
