@@ -11,7 +11,6 @@ machine. Ten million requests take some six gigabytes of disk and ten minutes to
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.cost_report import given, say
+from tests.benchmarks.environment import postgres_environment, say, sqlite_environment
 from tests.harness.postgres import PostgresServer
 
 LIMIT_MS = 300
@@ -44,19 +43,13 @@ def main() -> None:
     command += [f"--requests={options.requests}", f"--lines={options.lines}"]
     results = []
     with tempfile.TemporaryDirectory() as directory:
-        environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "gateway_site.settings",
-            "GATEWAY_DATA_DIR": directory,
-            "LOG_LEVEL": "ERROR",
-            "DATABASE_URL": "",
-        }
+        environment = sqlite_environment(directory)
         if not options.postgres:
             results.append(subprocess.run(command, env=environment, check=False).returncode)
         if not options.sqlite:
             # As an operator would size it for such an amount; the default is a fraction of this machine.
             with PostgresServer(fsync=True, settings={"max_wal_size": "4GB"}) as server:
-                there = {**environment, **given(server)}
+                there = environment | postgres_environment(server)
                 results.append(subprocess.run(command, env=there, check=False).returncode)
     sys.exit(max(results))
 
@@ -97,12 +90,14 @@ def load(requests: int, lines: int, *, projects: int = 200, keys: int = 400) -> 
     from django.db import connection
 
     from organization.models import Organization
+    from tests.benchmarks.generated_data.activity import GenerateActivity
+    from tests.benchmarks.generated_data.costs import GenerateCosts
 
     if not Organization.objects.filter(name=REQUESTS).exists():
         options: dict[str, Any] = {"projects": projects, "keys": keys, "verdicts": True}
-        call_command("generate_activity", REQUESTS, requests=requests, **options, stdout=StringIO())
+        call_command(GenerateActivity(), REQUESTS, requests=requests, **options, stdout=StringIO())
     if not Organization.objects.filter(name=COSTS).exists():
-        call_command("generate_costs", COSTS, lines=lines, stdout=StringIO())
+        call_command(GenerateCosts(), COSTS, lines=lines, stdout=StringIO())
     _make_receipt_with_everything()
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")  # as PostgreSQL does by itself within a minute

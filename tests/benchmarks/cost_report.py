@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import secrets
 import statistics
 import subprocess
 import sys
@@ -21,6 +19,7 @@ import tempfile
 import time
 from io import StringIO
 
+from tests.benchmarks.environment import postgres_environment, say, sqlite_environment
 from tests.harness.postgres import PostgresServer
 
 DAYS = 180
@@ -53,31 +52,13 @@ def main() -> None:
     command = [sys.executable, "-m", "tests.benchmarks.cost_report", "--here"]
     command += ["--lines", str(options.lines), "--runs", str(options.runs)]
     with tempfile.TemporaryDirectory() as directory:
-        environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "gateway_site.settings",
-            "GATEWAY_DATA_DIR": directory,
-            "GATEWAY_ADMIN_REQUESTS_PER_MINUTE": "1000000",
-            "LOG_LEVEL": "ERROR",
-            "DATABASE_URL": "",
-        }
+        environment = {**sqlite_environment(directory), "GATEWAY_ADMIN_REQUESTS_PER_MINUTE": "1000000"}
         if options.database != "postgres":
             subprocess.run(command, env=environment, check=True)
         if options.database != "sqlite":
             # As an operator would size it for such an amount; the default is a fraction of this machine.
             with PostgresServer(fsync=True, settings={"max_wal_size": "4GB"}) as server:
-                subprocess.run(command, env={**environment, **given(server)}, check=True)
-
-
-def given(server: PostgresServer) -> dict[str, str]:
-    from cryptography.fernet import Fernet
-
-    return {
-        "DATABASE_URL": server.url(),
-        "SECRET_KEY": secrets.token_urlsafe(64),
-        "ENCRYPTION_KEYS": Fernet.generate_key().decode(),
-        "GATEWAY_KEY_PEPPERS": secrets.token_urlsafe(32),
-    }
+                subprocess.run(command, env=environment | postgres_environment(server), check=True)
 
 
 def measure_here(options: argparse.Namespace) -> None:
@@ -112,11 +93,11 @@ def load(name: str, lines: int) -> str:
     from organization import services
     from organization.audit.trail import Actor
     from organization.models import Organization
+    from tests.benchmarks.generated_data.costs import GenerateCosts
 
     out = StringIO()
-    call_command(
-        "generate_costs", name, "--json", "--unrolled", lines=lines, days=DAYS, stdout=out, stderr=StringIO()
-    )
+    options = {"lines": lines, "days": DAYS, "stdout": out, "stderr": StringIO()}
+    call_command(GenerateCosts(), name, "--json", "--unrolled", **options)
     made = json.loads(out.getvalue())
     say(f"{name}: {made['lines']:,} lines made in {made['seconds']} s, ${made['charged_usd']}")
     owner = Organization.objects.get(pk=made["organization_id"])
@@ -140,11 +121,6 @@ def figure(key: str, days: int, groups: str, runs: int) -> str:
     results = sum(len(bucket["results"]) for bucket in answer.json["data"])
     times = f"{min(took):6.0f} {statistics.median(took):6.0f} {max(took):6.0f}"
     return f"{times} {results:8,} |"
-
-
-def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

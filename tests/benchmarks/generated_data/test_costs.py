@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from billing.management.commands import generate_costs
 from billing.models import Account, CostLine, DailyCost, Reservation, UnrolledCost
 from organization.models import Organization
+from tests.benchmarks.generated_data import costs
 from tests.billing.factories import make_customer
 from tests.factories import make_admin_key
 from tests.harness.client import ApiClient
@@ -24,13 +24,13 @@ URL = "/v1/organization/costs"
 
 def generate(*arguments: str) -> dict[str, Any]:
     out = StringIO()
-    call_command("generate_costs", *arguments, "--json", stdout=out, stderr=StringIO())
+    call_command(costs.GenerateCosts(), *arguments, "--json", stdout=out, stderr=StringIO())
     made: dict[str, Any] = json.loads(out.getvalue())
     return made
 
 
 def test_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generate_costs, "BATCH", 1_500)  # some batches, one of them not full
+    monkeypatch.setattr(costs, "BATCH", 1_500)  # some batches, one of them not full
 
     made = generate("Load", "--lines=10001", "--days=9", "--keys=7", "--projects=3", "--models=2")
 

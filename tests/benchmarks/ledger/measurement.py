@@ -94,8 +94,8 @@ def measure_orm(key: ProjectKey, concurrency: int, seconds: float) -> Measured:
 
         async def pair() -> None:
             loop = asyncio.get_running_loop()
-            place = await loop.run_in_executor(pool, orm_reserve, key)
-            await loop.run_in_executor(pool, orm_settle, place)
+            reservation_id = await loop.run_in_executor(pool, orm_reserve, key)
+            await loop.run_in_executor(pool, orm_settle, reservation_id)
 
         measured = asyncio.run(_measure(pair, concurrency, seconds))
         everyone = Barrier(threads)
@@ -164,10 +164,10 @@ def orm_reserve(key: ProjectKey) -> uuid.UUID:
 
 
 @transaction.atomic
-def orm_settle(place: uuid.UUID) -> None:
-    organization_id = Reservation.objects.values_list("organization_id", flat=True).get(pk=place)
+def orm_settle(reservation_id: uuid.UUID) -> None:
+    organization_id = Reservation.objects.values_list("organization_id", flat=True).get(pk=reservation_id)
     account = Account.objects.select_for_update().get(pk=organization_id)
-    row = Reservation.objects.select_for_update().get(pk=place)
+    row = Reservation.objects.select_for_update().get(pk=reservation_id)
     row.charged_nanousd = min(bill.cost(row.price, USED), row.reserved_nanousd)
     row.state, row.basis, row.resolved_at = "settled", "usage", timezone.now()
     row.save(update_fields=["charged_nanousd", "state", "basis", "resolved_at"])

@@ -1,4 +1,4 @@
-"""Verdicts as they might have been, on requests that nobody made. For measuring."""
+"""Verdicts as they might have been, on requests that nobody made."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from policies.verdicts.writer import OUTCOMES, daily
 BATCH = 5_000
 
 
-class PolicyOfMadeUpVerdicts:
-    """A published policy of this organization, which only watches, and what it was said to have found."""
+class GeneratedVerdicts:
+    """Verdicts of one published policy of an organization, which monitors only."""
 
     def __init__(self, organization: Organization, actor: Actor) -> None:
         policy = services.create_policy(
@@ -28,11 +28,11 @@ class PolicyOfMadeUpVerdicts:
         )
         services.publish_policy(policy=policy, mode="monitoring", actor=actor)
         self._version = policy.versions.get()
-        self._chance = random.Random(1)
+        self._rng = random.Random(1)
         self.count = 0
 
-    def judge(self, requests: Iterable[tuple[UUID, UUID, datetime]]) -> None:
-        """A verdict on each of these: id, project and time."""
+    def write(self, requests: Iterable[tuple[UUID, UUID, datetime]]) -> None:
+        """Write a verdict on each of these requests, given by id, project and time."""
         rows = [self._verdict(*request) for request in requests]
         counts = Counter((row.occurred_at.date(), Outcome(row.outcome)) for row in rows)
         days = {day for day, _ in counts}
@@ -42,7 +42,7 @@ class PolicyOfMadeUpVerdicts:
         self.count += len(rows)
 
     def _verdict(self, request_id: UUID, project_id: UUID, when: datetime) -> Verdict:
-        score = None if self._chance.random() < 0.01 else self._chance.random() ** 4
+        score = None if self._rng.random() < 0.01 else self._rng.random() ** 4
         threshold = self._version.match_threshold_basis_points
         outcome = Outcome.MATCH if score is not None and score * 10_000 >= threshold else Outcome.NO_MATCH
         return Verdict(
@@ -56,6 +56,6 @@ class PolicyOfMadeUpVerdicts:
             score=score,
             threshold_basis_points=threshold,
             judge="made up",
-            latency_ms=self._chance.randint(20, 400),
+            latency_ms=self._rng.randint(20, 400),
             reason="timeout" if score is None else "",
         )

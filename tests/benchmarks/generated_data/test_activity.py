@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from inference import made_up_requests
 from inference.activity.writer import daily, gains_of
-from inference.management.commands import generate_activity
 from inference.models import Activity, DailyActivity
 from organization.models import Organization
 from policies.models import DailyVerdicts, Verdict
+from tests.benchmarks.generated_data import activity, requests
 
 pytestmark = pytest.mark.usefixtures("db")
 
 
 def generate(*arguments: str) -> dict[str, Any]:
     out = StringIO()
-    call_command("generate_activity", *arguments, "--json", stdout=out, stderr=StringIO())
+    call_command(activity.GenerateActivity(), *arguments, "--json", stdout=out, stderr=StringIO())
     made: dict[str, Any] = json.loads(out.getvalue())
     return made
 
@@ -32,8 +31,8 @@ def kept_sums() -> dict[Any, list[int]]:
 
 
 def test_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generate_activity, "BATCH", 1_300)  # some batches, one of them not full
-    monkeypatch.setattr(made_up_requests, "KINDS", 300)  # so that each is there several times a day
+    monkeypatch.setattr(activity, "BATCH", 1_300)  # some batches, one of them not full
+    monkeypatch.setattr(requests, "TEMPLATES", 300)  # so that each is there several times a day
 
     made = generate("Load", "--requests=3000", "--days=3", "--keys=7", "--projects=3", "--verdicts")
 

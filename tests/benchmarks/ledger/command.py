@@ -1,3 +1,5 @@
+"""Hold and settle pairs per second on the database server of the environment."""
+
 from __future__ import annotations
 
 import tempfile
@@ -8,14 +10,14 @@ from django.core.management.base import CommandParser
 from django.db import connection
 from django.db.backends.postgresql.base import DatabaseWrapper as PostgresConnection
 
-from billing.benchmark import Measured, make_key, measure_ledger, measure_orm
 from billing.ledger.invariants import audit
 from gateway_site.management.operator_command import OperatorCommand
+from tests.benchmarks.ledger.measurement import Measured, make_key, measure_ledger, measure_orm
 
 CONCURRENCIES = [1, 16, 64, 256]
 
 
-class Command(OperatorCommand):
+class BenchmarkLedger(OperatorCommand):
     help = (
         "Measure durable hold + settle pairs per second on one hot organization, beside the plain ORM."
         " Runs in a database of its own on the configured server, which is dropped afterwards."
@@ -26,9 +28,7 @@ class Command(OperatorCommand):
         parser.add_argument("--rounds", type=int, default=3, help="interleaved; the median is shown")
         parser.add_argument("--concurrency", type=int, nargs="+", default=CONCURRENCIES)
 
-    def perform(
-        self, *, seconds: float, rounds: int, concurrency: list[int], **options: Any
-    ) -> dict[str, Any]:
+    def perform(self, **options: Any) -> dict[str, Any]:
         configured = connection.settings_dict["NAME"]
         with tempfile.TemporaryDirectory() as directory:
             if connection.vendor == "sqlite":
@@ -36,7 +36,7 @@ class Command(OperatorCommand):
                 connection.settings_dict["TEST"]["NAME"] = f"{directory}/benchmark.sqlite3"
             connection.creation.create_test_db(verbosity=0, autoclobber=True)
             try:
-                figures = self._measure(seconds, rounds, concurrency)
+                figures = self._measure(options["seconds"], options["rounds"], options["concurrency"])
                 broken = [finding.invariant.name for finding in audit() if finding.count]
             finally:
                 if isinstance(connection, PostgresConnection):

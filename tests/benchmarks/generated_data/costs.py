@@ -1,3 +1,5 @@
+"""Settled requests of an organization of their own, with books that balance as if each had been made."""
+
 from __future__ import annotations
 
 import random
@@ -26,11 +28,11 @@ from organization.models import Organization, ProjectKey
 
 # Prompt and completion: every request here has both.
 LINES_PER_REQUEST = 2
-MOST = {"lines": 200_000_000, "days": 3_650, "projects": 1_000, "keys": 2_000, "models": 20}
+MAX_OPTIONS = {"lines": 200_000_000, "days": 3_650, "projects": 1_000, "keys": 2_000, "models": 20}
 # Requests in one transaction: a second or so of writing, and some 60 MB of rows in memory.
 BATCH = 50_000
 PRICE = Price(prompt=150_000, cached=75_000, completion=600_000)
-SIZES = 200
+MIN_TEMPLATES = 200
 
 RESERVATION = (
     "id, organization_id, project_id, api_key_id, model, choices,"
@@ -47,7 +49,7 @@ Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Template:
     """A request that may be made: a key, a model, and how much of it is used."""
 
     reservation: Row
@@ -56,7 +58,7 @@ class Kind:
     charged: int
 
 
-class Command(OperatorCommand):
+class GenerateCosts(OperatorCommand):
     help = (
         "Fill an organization of its own with settled requests, for measuring. The books balance, as if each"
         " had been made. The organization must be new, so that nothing made up is mixed with real charges."
@@ -64,7 +66,9 @@ class Command(OperatorCommand):
 
     def add_own_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("organization", help="name; it is created")
-        parser.add_argument("--lines", type=int, required=True, help=f"up to {MOST['lines']:,}; 2 a request")
+        parser.add_argument(
+            "--lines", type=int, required=True, help=f"up to {MAX_OPTIONS['lines']:,}; 2 a request"
+        )
         parser.add_argument("--days", type=int, default=90, help="up to yesterday (default: 90)")
         parser.add_argument("--projects", type=int, default=5)
         parser.add_argument("--keys", type=int, default=20, help="over all projects")
@@ -72,25 +76,23 @@ class Command(OperatorCommand):
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--unrolled", action="store_true", help="leave the roll-up to others")
 
-    def perform(
-        self, *, organization: str, lines: int, days: int, unrolled: bool, seed: int, **options: Any
-    ) -> dict[str, Any]:
-        self._check_bounds({"lines": lines, "days": days, **options})
-        owner = self._new_organization(organization)
-        chance = random.Random(seed)
+    def perform(self, **options: Any) -> dict[str, Any]:
+        self._check_bounds(options)
+        owner = self._new_organization(options["organization"])
+        rng = random.Random(options["seed"])
         keys = self._make_keys(owner, options["projects"], options["keys"])
-        kinds = _kinds(keys, options["models"], chance)
-        requests = lines // LINES_PER_REQUEST
-        most = requests * max(kind.charged for kind in kinds)
+        templates = _templates(keys, options["models"], rng)
+        requests = options["lines"] // LINES_PER_REQUEST
+        most = requests * max(template.charged for template in templates)
         if most > MAX_NANOUSD:
             raise CommandError("An account cannot hold that much.")
         grant_credit(organization=owner, amount_nanousd=most, actor=ACTOR, reason="made up")
         started = time.monotonic()
         charged = 0
-        for batch in _batches(kinds, requests, days, chance):
+        for batch in _batches(templates, requests, options["days"], rng):
             charged += _write(owner, batch)
-            self._tell(batch.last, requests, started)
-        rolled = 0 if unrolled else roll_up()
+            self._report_progress(batch.last, requests, started)
+        rolled = 0 if options["unrolled"] else roll_up()
         return {
             "organization_id": str(owner.pk),
             "requests": requests,
@@ -101,7 +103,7 @@ class Command(OperatorCommand):
         }
 
     def _check_bounds(self, options: dict[str, Any]) -> None:
-        for name, most in MOST.items():
+        for name, most in MAX_OPTIONS.items():
             least = LINES_PER_REQUEST if name == "lines" else 1
             if not least <= options[name] <= most:
                 raise CommandError(f"--{name} must be from {least} to {most:,}.")
@@ -124,7 +126,7 @@ class Command(OperatorCommand):
             for i in range(count)
         ]
 
-    def _tell(self, done: int, requests: int, started: float) -> None:
+    def _report_progress(self, done: int, requests: int, started: float) -> None:
         rate = done * LINES_PER_REQUEST / (time.monotonic() - started)
         self.stderr.write(
             f"{done * LINES_PER_REQUEST:,} of {requests * LINES_PER_REQUEST:,} lines, {rate:,.0f}/s"
@@ -140,11 +142,11 @@ class Batch:
     last: int
 
 
-def _kinds(keys: list[ProjectKey], models: int, chance: random.Random) -> list[Kind]:
+def _templates(keys: list[ProjectKey], models: int, rng: random.Random) -> list[Template]:
     """A few hundred requests of different sizes; each that is generated is one of them."""
-    made: list[Kind] = []
-    for _ in range(max(SIZES, len(keys) * models)):
-        used = Quantities(prompt=chance.randint(1, 4_000), completion=chance.randint(1, 1_000))
+    made: list[Template] = []
+    for _ in range(max(MIN_TEMPLATES, len(keys) * models)):
+        used = Quantities(prompt=rng.randint(1, 4_000), completion=rng.randint(1, 1_000))
         charged = cost(PRICE, used)
         key, model = keys[len(made) % len(keys)], f"made-up-{len(made) // len(keys) % models + 1}"
         owner = (key.project.organization_id.hex, key.project_id.hex, key.pk.hex)
@@ -155,11 +157,11 @@ def _kinds(keys: list[ProjectKey], models: int, chance: random.Random) -> list[K
             (f"{model}, {item}", str(parts[item].quantity), str(parts[item].amount_nanousd))
             for item in ("prompt", "completion")
         )
-        made.append(Kind((*owner, model, "1", *amounts), (prompt, completion), owner, charged))
+        made.append(Template((*owner, model, "1", *amounts), (prompt, completion), owner, charged))
     return made
 
 
-def _batches(kinds: list[Kind], requests: int, days: int, chance: random.Random) -> Iterable[Batch]:
+def _batches(templates: list[Template], requests: int, days: int, rng: random.Random) -> Iterable[Batch]:
     """Requests evenly over the days, in order."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     start, span = today - timedelta(days=days), days * 86_400
@@ -170,14 +172,14 @@ def _batches(kinds: list[Kind], requests: int, days: int, chance: random.Random)
         sums: dict[Row, list[int]] = {}
         for i in range(first, batch.last):
             moment = str(start + timedelta(seconds=i * span // requests))[:19]
-            day, place = moment[:10], f"{run}{i:016x}"
-            kind = kinds[int(chance.random() * len(kinds))]
+            day, reservation_id = moment[:10], f"{run}{i:016x}"
+            template = templates[int(rng.random() * len(templates))]
             # No time passes while such a request runs.
-            batch.reservations.append((place, *kind.reservation, *(moment,) * 5))
-            batch.charged += kind.charged
-            for item, quantity, amount in kind.lines:
-                batch.lines.append((*kind.line_owner, day, item, quantity, amount, place))
-                sum_of = sums.setdefault((*kind.line_owner, day, item), [0, 0, 0])
+            batch.reservations.append((reservation_id, *template.reservation, *(moment,) * 5))
+            batch.charged += template.charged
+            for item, quantity, amount in template.lines:
+                batch.lines.append((*template.line_owner, day, item, quantity, amount, reservation_id))
+                sum_of = sums.setdefault((*template.line_owner, day, item), [0, 0, 0])
                 sum_of[0] += int(quantity)
                 sum_of[1] += int(amount)
                 sum_of[2] += 1
@@ -203,4 +205,4 @@ def _insert(table: str, columns: str, rows: list[Row]) -> None:
                 copy.write("".join("\t".join(row) + "\n" for row in rows))
         else:
             marks = ", ".join(["%s"] * len(rows[0]))
-            cursor.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)  # noqa: S608
+            cursor.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
