@@ -57,19 +57,19 @@ class _SomeAreThere(Exception):
     """Some rows exist: the connection broke while they were committed, so they are counted already."""
 
 
-def gains_of(rows: Iterable[Activity | ActivityRow], times: int = 1) -> dict[tuple[Any, ...], list[int]]:
-    """What these rows, each so many times, add to the sums of their days."""
+def gains_of(rows: Iterable[Activity | ActivityRow]) -> dict[tuple[Any, ...], list[int]]:
+    """What these rows add to the sums of their days."""
     found: defaultdict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(daily.sums))
     for row in rows:
         sums = found[row.ended_at.date(), row.organization_id, row.project_id, row.api_key_id, row.model]
-        sums[0] += times
-        sums[1] += times * (400 <= row.status < 500)
-        sums[2] += times * (row.status >= 500)
-        sums[3] += times * (row.prompt_tokens or 0)
-        sums[4] += times * (row.completion_tokens or 0)
+        sums[0] += 1
+        sums[1] += 400 <= row.status < 500
+        sums[2] += row.status >= 500
+        sums[3] += row.prompt_tokens or 0
+        sums[4] += row.completion_tokens or 0
         if row.first_token_ms is not None:
             slower = sum(row.first_token_ms > limit for limit in FIRST_TOKEN_MS)
-            sums[5 + slower] += times
+            sums[5 + slower] += 1
     return found
 
 

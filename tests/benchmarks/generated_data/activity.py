@@ -217,8 +217,8 @@ class GeneratedRequests:
         for day, template, count in counts:
             row = self._templates[template]
             row.ended_at = _day(day)
-            for cell, gain in gains_of([row], times=count).items():
-                total[cell] = [a + b for a, b in zip(total[cell], gain, strict=True)]
+            for cell, gain in gains_of([row]).items():
+                total[cell] = [a + count * b for a, b in zip(total[cell], gain, strict=True)]
         return total
 
 
