@@ -18,8 +18,8 @@ from django.utils import timezone
 from billing.ledger import batch
 from billing.ledger.cap_periods import period_of
 from billing.ledger.ledger import limits_from_settings
-from billing.ledger.operations import Outcome, Reconcile, WriteOff
-from billing.ledger.rows import Needs
+from billing.ledger.operations import Reconcile, ReservationOutcome, WriteOff
+from billing.ledger.rows import NeededRows
 from billing.models import (
     Account,
     CapPeriod,
@@ -35,7 +35,7 @@ from organization.audit import trail
 from organization.audit.trail import Actor
 from organization.models import Organization, Project, ProjectKey
 
-Scope = Organization | Project | ProjectKey
+SpendingScope = Organization | Project | ProjectKey
 
 
 def grant_credit(
@@ -80,7 +80,7 @@ def grant_credit(
         return grant, True
 
 
-def set_spending_limit(*, scope: Scope, period: str, limit_nanousd: int, actor: Actor) -> SpendingCap:
+def set_spending_limit(*, scope: SpendingScope, period: str, limit_nanousd: int, actor: Actor) -> SpendingCap:
     """
     Cap what an organization, project or key may spend in a day, a month or ever, counting what it spent
     in the current period already. Less than that is legal: it stops new requests and no running ones.
@@ -141,7 +141,7 @@ def remove_spending_limit(*, cap: SpendingCap, actor: Actor) -> None:
 
 def resolve_reservation(
     *, reservation_id: uuid.UUID, amount_nanousd: int | None, actor: Actor
-) -> tuple[Reservation, Outcome]:
+) -> tuple[Reservation, ReservationOutcome]:
     """
     Settle an unknown reservation at what it is now known to have cost, or write it off (None).
 
@@ -159,7 +159,7 @@ def resolve_reservation(
         outcome = applied.answers[0]
         if isinstance(outcome, ApiError):
             raise outcome
-        assert isinstance(outcome, Outcome)  # noqa: S101 - what a resolution is answered with
+        assert isinstance(outcome, ReservationOutcome)  # noqa: S101 - what a resolution is answered with
         if not outcome.won:
             raise Conflict(f"The reservation is {outcome.state}; only an unknown one can be resolved.")
         trail.record(
@@ -176,7 +176,7 @@ def resolve_reservation(
     return reservation, outcome
 
 
-def _organization_of(scope: Scope) -> Organization:
+def _organization_of(scope: SpendingScope) -> Organization:
     match scope:
         case Organization():
             return scope
@@ -188,11 +188,11 @@ def _organization_of(scope: Scope) -> Organization:
 
 def _lock(organization: Organization) -> datetime:
     """Lock the organization's account, which need not exist yet, and read the database's clock."""
-    needs = Needs(organizations={organization.pk.hex})
+    needs = NeededRows(organizations={organization.pk.hex})
     return batch.store_over(connection).read(needs, wait=True).now
 
 
-def own_limits(scope: Scope) -> QuerySet[SpendingCap]:
+def own_limits(scope: SpendingScope) -> QuerySet[SpendingCap]:
     """The limits that were set on this very organization, project or key."""
     return SpendingCap.objects.filter(
         organization=_organization_of(scope),
@@ -201,7 +201,7 @@ def own_limits(scope: Scope) -> QuerySet[SpendingCap]:
     )
 
 
-def used_in_period(scope: Scope, period: str, now: datetime | None = None) -> tuple[int, int]:
+def used_in_period(scope: SpendingScope, period: str, now: datetime | None = None) -> tuple[int, int]:
     """What the scope holds and has spent of the period that `now` is in: what a new limit starts from."""
     starts_at, ends_at = period_of(now or timezone.now(), period)
     owned = Q(organization=_organization_of(scope))
@@ -224,7 +224,7 @@ def used_in_period(scope: Scope, period: str, now: datetime | None = None) -> tu
     return int(held), settled
 
 
-def _count_current_period(cap: SpendingCap, scope: Scope, now: datetime) -> None:
+def _count_current_period(cap: SpendingCap, scope: SpendingScope, now: datetime) -> None:
     """Under the account's lock, so nothing moves while it is counted."""
     starts_at, ends_at = period_of(now, cap.period)
     held, settled = used_in_period(scope, cap.period, now)

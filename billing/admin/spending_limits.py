@@ -35,11 +35,11 @@ from organization.models import Organization, Project
 PERIOD_WORDS = {"day": "a day (UTC)", "month": "a month (UTC)", "total": "ever"}
 
 
-def scope_of(row: services.Scope | Account) -> services.Scope:
+def scope_of(row: services.SpendingScope | Account) -> services.SpendingScope:
     return row.organization if isinstance(row, Account) else row
 
 
-def limits_on(scope: services.Scope) -> QuerySet[SpendingCap]:
+def limits_on(scope: services.SpendingScope) -> QuerySet[SpendingCap]:
     """Every limit that a request of this scope meets, its own and those above it."""
     match scope:
         case Organization():
@@ -57,7 +57,7 @@ def limits_on(scope: services.Scope) -> QuerySet[SpendingCap]:
     )
 
 
-def limits_panel(scope: services.Scope) -> Panel:
+def limits_panel(scope: services.SpendingScope) -> Panel:
     caps = list(limits_on(scope))
     used = used_now(caps)
     return Panel(
@@ -103,7 +103,9 @@ class ChangedLimitForm(LimitForm):
     period = None  # type: ignore[assignment]
 
 
-def limit_confirmation_rows(row: services.Scope | Account, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def limit_confirmation_rows(
+    row: services.SpendingScope | Account, given: dict[str, Any]
+) -> list[tuple[str, Any]]:
     scope = scope_of(row)
     if "limit" not in given:
         return [(words_for(cap), _words(cap)) for cap in limits_on(scope)]
@@ -111,7 +113,9 @@ def limit_confirmation_rows(row: services.Scope | Account, given: dict[str, Any]
     return _change(scope, given["period"], caps.first(), given["limit"])
 
 
-def _change(scope: services.Scope, period: str, cap: SpendingCap | None, limit: int) -> list[tuple[str, Any]]:
+def _change(
+    scope: services.SpendingScope, period: str, cap: SpendingCap | None, limit: int
+) -> list[tuple[str, Any]]:
     used = sum(services.used_in_period(scope, period))
     rows: list[tuple[str, Any]] = [
         ("Spending in", PERIOD_WORDS[period]),
@@ -139,7 +143,9 @@ def _words(cap: SpendingCap) -> str:
     confirmation=Confirmation.REVIEW,
     selection=Selection.ONE,
 )
-def set_limit(page: Any, request: HttpRequest, row: services.Scope | Account, given: dict[str, Any]) -> str:
+def set_limit(
+    page: Any, request: HttpRequest, row: services.SpendingScope | Account, given: dict[str, Any]
+) -> str:
     cap = services.set_spending_limit(
         scope=scope_of(row),
         period=given["period"],
@@ -160,7 +166,7 @@ def cap_confirmation_rows(cap: SpendingCap, given: dict[str, Any]) -> list[tuple
     ]
 
 
-def scope_of_cap(cap: SpendingCap) -> services.Scope:
+def scope_of_cap(cap: SpendingCap) -> services.SpendingScope:
     return cap.api_key or cap.project or cap.organization
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from billing.ledger.invariants import Finding, audit
+from billing.ledger.invariants import InvariantCheck, audit
 from billing.models import LedgerAudit
 
 # Seven weeks of them, at one in six hours.
 KEPT = 200
 
 
-def audit_and_record() -> list[Finding]:
+def audit_and_record() -> list[InvariantCheck]:
     """Check every invariant and store a LedgerAudit. What is wrong has a count above zero."""
     began = time.monotonic()
     findings = _unhurried_audit()
@@ -26,7 +26,7 @@ def audit_and_record() -> list[Finding]:
     return findings
 
 
-def described(finding: Finding) -> dict[str, Any]:
+def described(finding: InvariantCheck) -> dict[str, Any]:
     """A finding as it is stored, and as `audit_ledger` prints it."""
     return {
         "name": finding.invariant.name,
@@ -36,7 +36,7 @@ def described(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _unhurried_audit() -> list[Finding]:
+def _unhurried_audit() -> list[InvariantCheck]:
     if connection.vendor != "postgresql":
         # Without a transaction: on SQLite it would be a writer's, and the ledger would wait for all of it.
         return audit()

@@ -12,10 +12,17 @@ from typing import Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from billing.ledger.changes import Changes, Written
+from billing.ledger.changes import Changes, TouchedReservations
 from billing.ledger.decisions import MINUTE, Decisions, Ids
-from billing.ledger.operations import Answer, Heartbeat, HoldRequest, Limits, MarkDispatched, Operation
-from billing.ledger.rows import LockedRows, Needs
+from billing.ledger.operations import (
+    Heartbeat,
+    HoldRequest,
+    LedgerLimits,
+    MarkDispatched,
+    Operation,
+    OperationResult,
+)
+from billing.ledger.rows import LockedRows, NeededRows
 from billing.ledger.stores.postgresql import PostgresStore
 from billing.ledger.stores.sqlite import SqliteStore
 from gateway_site.api.errors import Unavailable
@@ -24,16 +31,16 @@ from gateway_site.api.errors import Unavailable
 class Store(Protocol):
     def transaction(self) -> AbstractContextManager[None]: ...
 
-    def read(self, needs: Needs, *, wait: bool) -> LockedRows: ...
+    def read(self, needs: NeededRows, *, wait: bool) -> LockedRows: ...
 
-    def write(self, changes: Changes) -> Callable[[], Written]: ...
+    def write(self, changes: Changes) -> Callable[[], TouchedReservations]: ...
 
 
 @dataclass(slots=True)
-class Applied:
+class BatchResult:
     """What a batch came to: one answer for each operation, in the same order."""
 
-    answers: list[Answer]
+    answers: list[OperationResult]
     now: datetime
     # Keys that have no request left before `window_ends_at`.
     spent_keys: set[str]
@@ -56,11 +63,11 @@ def store_over(connection: BaseDatabaseWrapper, *, is_own: bool = False) -> Stor
 def run(
     store: Store,
     operations: Sequence[Operation],
-    limits: Limits,
+    limits: LedgerLimits,
     *,
     repeated: Collection[str] = (),
     wait: bool = True,
-) -> Applied:
+) -> BatchResult:
     """Apply the operations and commit. Without `wait`, a row that is locked is an error at once."""
     with store.transaction():
         finish = apply(store, operations, limits, repeated=repeated, wait=wait)
@@ -70,11 +77,11 @@ def run(
 def apply(
     store: Store,
     operations: Sequence[Operation],
-    limits: Limits,
+    limits: LedgerLimits,
     *,
     repeated: Collection[str] = (),
     wait: bool = True,
-) -> Callable[[], Applied]:
+) -> Callable[[], BatchResult]:
     """
     Apply the operations in the transaction that is open. Calling what this returns gives the answers,
     which count only once the transaction is committed.
@@ -88,7 +95,7 @@ def apply(
     ids = [_ids_of(operation) for operation in operations]
     needs = _needs_of(operations, ids, repeated)
     decisions = Decisions(store.read(needs, wait=wait), limits)
-    answers: list[Answer] = [False] * len(operations)
+    answers: list[OperationResult] = [False] * len(operations)
     holds: list[tuple[int, HoldRequest]] = []
     for i, operation in enumerate(operations):
         match operation:
@@ -109,10 +116,10 @@ def apply(
 
 def _finish(
     operations: Sequence[Operation],
-    answers: list[Answer],
+    answers: list[OperationResult],
     decisions: Decisions,
-    written: Callable[[], Written],
-) -> Applied:
+    written: Callable[[], TouchedReservations],
+) -> BatchResult:
     touched = written()
     for i, operation in enumerate(operations):
         match operation:
@@ -123,7 +130,7 @@ def _finish(
             case MarkDispatched():
                 # The sweeper has released it: nothing stands behind the request any more.
                 answers[i] = Unavailable("The request waited too long before it was sent. Try again.")
-    return Applied(answers, decisions.now, decisions.spent_keys, decisions.window + MINUTE)
+    return BatchResult(answers, decisions.now, decisions.spent_keys, decisions.window + MINUTE)
 
 
 def _ids_of(operation: Operation) -> Ids:
@@ -137,8 +144,8 @@ def _ids_of(operation: Operation) -> Ids:
     return (operation.reservation_id.hex, operation.organization_id.hex)
 
 
-def _needs_of(operations: Sequence[Operation], ids: Sequence[Ids], repeated: Collection[str]) -> Needs:
-    needs = Needs()
+def _needs_of(operations: Sequence[Operation], ids: Sequence[Ids], repeated: Collection[str]) -> NeededRows:
+    needs = NeededRows()
     for operation, (place, organization, *rest) in zip(operations, ids, strict=True):
         if isinstance(operation, HoldRequest):
             needs.organizations.add(organization)

@@ -35,7 +35,7 @@ class NewPeriod(Struct):
     settled: int = 0
 
 
-class Resolved(Struct):
+class ResolvedReservation(Struct):
     """The new state of one reservation."""
 
     reservation_id: str
@@ -96,7 +96,7 @@ class Changes:
     periods: dict[tuple[int, datetime], PeriodDelta] = field(default_factory=dict)
     new_periods: dict[tuple[int, datetime], NewPeriod] = field(default_factory=dict)
     meters: dict[str, MeterRow] = field(default_factory=dict)
-    resolved: dict[str, Resolved] = field(default_factory=dict)
+    resolved: dict[str, ResolvedReservation] = field(default_factory=dict)
     reservations: list[NewReservation] = field(default_factory=list)
     lines: list[NewLine] = field(default_factory=list)
     unrolled: dict[CostGroup, NewUnrolled] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Written:
+class TouchedReservations:
     """Which of the reservations that were to be touched are still held."""
 
     alive: set[str]

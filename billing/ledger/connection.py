@@ -20,7 +20,7 @@ SQLITE_BUSY_SECONDS = 2
 APPLICATION_NAME = "gateway ledger"
 
 
-class Trouble(enum.Enum):
+class DatabaseProblem(enum.Enum):
     """What to do about a batch that failed."""
 
     LOCKED = "another session holds an organization's row: leave that organization alone for a while"
@@ -29,20 +29,20 @@ class Trouble(enum.Enum):
     POISONED = "something in the batch is wrong: find out which operation"
 
 
-def trouble_of(error: Exception) -> Trouble:
+def database_problem_of(error: Exception) -> DatabaseProblem:
     match error:
         case psycopg.errors.LockNotAvailable():
-            return Trouble.LOCKED
+            return DatabaseProblem.LOCKED
         case psycopg.errors.DeadlockDetected() | psycopg.errors.SerializationFailure():
-            return Trouble.COLLIDED
+            return DatabaseProblem.COLLIDED
         case sqlite3.OperationalError() if "locked" in str(error) or "busy" in str(error):
-            return Trouble.COLLIDED
+            return DatabaseProblem.COLLIDED
         case psycopg.OperationalError() | psycopg.InterfaceError() | sqlite3.OperationalError():
-            return Trouble.LOST
+            return DatabaseProblem.LOST
         case OperationalError() | InterfaceError():
-            return Trouble.LOST
+            return DatabaseProblem.LOST
         case _:
-            return Trouble.POISONED
+            return DatabaseProblem.POISONED
 
 
 class LedgerConnection:

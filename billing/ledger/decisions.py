@@ -19,24 +19,23 @@ from billing.ledger.changes import (
     NewReservation,
     NewUnrolled,
     PeriodDelta,
-    Resolved,
+    ResolvedReservation,
 )
 from billing.ledger.operations import (
-    Basis,
     Expire,
     Hold,
     HoldRequest,
-    Limits,
+    LedgerLimits,
     MarkUnknown,
-    Outcome,
     Reconcile,
     Release,
+    ReservationOutcome,
     Resolution,
     Settle,
-    State,
     WriteOff,
 )
 from billing.ledger.rows import CapRow, LockedRows, MeterRow, PeriodRow, ReservationRow
+from billing.models import ChargeBasis, ReservationState
 from billing.money import MAX_NANOUSD, usd
 from billing.prices import bill
 from billing.prices.bill import BillLine
@@ -64,7 +63,7 @@ Ids = tuple[str, ...]
 
 
 class Decisions:
-    def __init__(self, rows: LockedRows, limits: Limits) -> None:
+    def __init__(self, rows: LockedRows, limits: LedgerLimits) -> None:
         self.now = rows.now
         self.window = self.now.replace(second=0, microsecond=0)
         self.rows = rows
@@ -75,30 +74,30 @@ class Decisions:
 
     # --- ending a reservation ------------------------------------------------------------------------
 
-    def resolve(self, operation: Resolution, ids: Ids) -> Outcome | ApiError:
+    def resolve(self, operation: Resolution, ids: Ids) -> ReservationOutcome | ApiError:
         row = self.rows.reservations.get(ids[0])
         if row is None or row.organization_id != ids[1]:
             return NotFound(f"There is no reservation {operation.reservation_id}.")
         before = row.state
         self._transition(row, operation)
         won = row.state != before
-        return Outcome(State(row.state), row.charged, row.loss, won)
+        return ReservationOutcome(ReservationState(row.state), row.charged, row.loss, won)
 
     def _transition(self, row: ReservationRow, operation: Resolution) -> None:
         match operation:
-            case Settle() if row.state == State.HELD:
+            case Settle() if row.state == ReservationState.HELD:
                 self._settle(row, operation.used, operation.basis)
-            case Settle() if row.state == State.UNKNOWN:
-                self._settle(row, operation.used, Basis.RECONCILED)
-            case Release() if row.state == State.HELD:
-                self._end(row, State.RELEASED)
-            case MarkUnknown() if row.state == State.HELD:
+            case Settle() if row.state == ReservationState.UNKNOWN:
+                self._settle(row, operation.used, ChargeBasis.RECONCILED)
+            case Release() if row.state == ReservationState.HELD:
+                self._end(row, ReservationState.RELEASED)
+            case MarkUnknown() if row.state == ReservationState.HELD:
                 self._give_up_or_release(row)
-            case Reconcile() if row.state == State.UNKNOWN:
+            case Reconcile() if row.state == ReservationState.UNKNOWN:
                 line = BillLine(bill.RECONCILED, 1, min(operation.amount_nanousd, row.reserved))
-                self._charge(row, operation.amount_nanousd, [line], Basis.RECONCILED)
-            case WriteOff() if row.state == State.UNKNOWN:
-                self._end(row, State.WRITTEN_OFF, loss=row.reserved)
+                self._charge(row, operation.amount_nanousd, [line], ChargeBasis.RECONCILED)
+            case WriteOff() if row.state == ReservationState.UNKNOWN:
+                self._end(row, ReservationState.WRITTEN_OFF, loss=row.reserved)
             case Expire():
                 self._expire(row, operation)
 
@@ -110,31 +109,31 @@ class Decisions:
             if operation.as_of is None
             else row.lease_expires_at < moment
         )
-        if row.state == State.HELD and is_lost:
+        if row.state == ReservationState.HELD and is_lost:
             if row.is_dispatched and row.observed is not None:
-                self._settle(row, row.observed, Basis.CHECKPOINT)
+                self._settle(row, row.observed, ChargeBasis.CHECKPOINT)
             else:
                 self._give_up_or_release(row)
             return
         patience = timedelta(hours=self.limits.unknown_hours)
-        if row.state == State.UNKNOWN and row.unknown_at and row.unknown_at < moment - patience:
-            self._end(row, State.WRITTEN_OFF, loss=row.reserved)
+        if row.state == ReservationState.UNKNOWN and row.unknown_at and row.unknown_at < moment - patience:
+            self._end(row, ReservationState.WRITTEN_OFF, loss=row.reserved)
 
     def _give_up_or_release(self, row: ReservationRow) -> None:
         # What never left this process has provably cost nothing.
         if row.is_dispatched:
-            self._move(row, State.UNKNOWN)
+            self._move(row, ReservationState.UNKNOWN)
             row.unknown_at = self.now
         else:
-            self._end(row, State.RELEASED)
+            self._end(row, ReservationState.RELEASED)
 
-    def _settle(self, row: ReservationRow, used: Quantities, basis: Basis) -> None:
+    def _settle(self, row: ReservationRow, used: Quantities, basis: ChargeBasis) -> None:
         cost, lines = bill.bill(row.price, used, row.reserved)
         self._charge(row, cost, lines, basis)
 
-    def _charge(self, row: ReservationRow, cost: int, lines: list[BillLine], basis: Basis) -> None:
+    def _charge(self, row: ReservationRow, cost: int, lines: list[BillLine], basis: ChargeBasis) -> None:
         charged = min(cost, row.reserved)
-        self._end(row, State.SETTLED, charged=charged, loss=cost - charged, basis=basis)
+        self._end(row, ReservationState.SETTLED, charged=charged, loss=cost - charged, basis=basis)
         day = row.admitted_at.astimezone(UTC).date()
         for line in lines:
             # Our choice: a model and what was used of it, as OpenAI's report writes them.
@@ -160,20 +159,26 @@ class Decisions:
             sums.lines += 1
 
     def _end(
-        self, row: ReservationRow, state: State, *, charged: int = 0, loss: int = 0, basis: str = ""
+        self,
+        row: ReservationRow,
+        state: ReservationState,
+        *,
+        charged: int = 0,
+        loss: int = 0,
+        basis: str = "",
     ) -> None:
         self._count(row.organization_id, row.project_id, row.key_id, row.admitted_at, -row.reserved, charged)
         row.charged = charged
         row.loss = min(loss, MAX_NANOUSD)
         self._move(row, state, basis)
 
-    def _move(self, row: ReservationRow, state: State, basis: str = "") -> None:
-        if row.state == State.HELD:
+    def _move(self, row: ReservationRow, state: ReservationState, basis: str = "") -> None:
+        if row.state == ReservationState.HELD:
             meter = self._meter(row.key_id)
             meter.live_holds -= 1
             self.changes.meters[row.key_id] = meter
         row.state = state
-        self.changes.resolved[row.id] = Resolved(row.id, state, basis, row.charged, row.loss)
+        self.changes.resolved[row.id] = ResolvedReservation(row.id, state, basis, row.charged, row.loss)
 
     # --- admitting a request -------------------------------------------------------------------------
 
@@ -182,7 +187,7 @@ class Decisions:
         existing = self.rows.reservations.get(request_id)
         if existing is not None:
             # The connection broke on COMMIT and the batch is repeated: it had landed after all.
-            is_ours = existing.state == State.HELD and existing.organization_id == organization_id
+            is_ours = existing.state == ReservationState.HELD and existing.organization_id == organization_id
             return self._hold(request, existing.admitted_at) if is_ours else Unavailable()
         meter = self._meter(key_id)
         refusal = (

@@ -27,7 +27,7 @@ class Invariant:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class InvariantCheck:
     invariant: Invariant
     count: int
     examples: list[str]
@@ -169,7 +169,7 @@ INVARIANTS: list[Invariant] = [
 ]
 
 
-def audit(now: datetime | None = None) -> list[Finding]:
+def audit(now: datetime | None = None) -> list[InvariantCheck]:
     """Check every invariant. What is wrong has a count above zero."""
     # The sweeper watches what has run out for a lease before it decides.
     due_seconds = settings.GATEWAY_LEASE_SECONDS + settings.GATEWAY_SWEEP_SECONDS
@@ -182,5 +182,5 @@ def audit(now: datetime | None = None) -> list[Finding]:
             values = {"orphaned": orphaned} if "%(" in invariant.sql else None
             cursor.execute(invariant.sql, values)
             rows = cursor.fetchall()
-        findings.append(Finding(invariant, len(rows), [str(row) for row in rows[:EXAMPLES]]))
+        findings.append(InvariantCheck(invariant, len(rows), [str(row) for row in rows[:EXAMPLES]]))
     return findings

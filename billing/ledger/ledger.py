@@ -20,20 +20,20 @@ from typing import Any
 from django.conf import settings
 
 from billing.ledger.operations import (
-    Answer,
-    Basis,
     Heartbeat,
     Hold,
     HoldRequest,
-    Limits,
+    LedgerLimits,
     MarkDispatched,
     MarkUnknown,
     Operation,
-    Outcome,
+    OperationResult,
     Release,
+    ReservationOutcome,
     Settle,
 )
 from billing.ledger.worker import Ticket, Worker
+from billing.models import ChargeBasis
 from billing.prices.price import Quantities
 from gateway_site.api.errors import ApiError, RateLimited, Unavailable
 from gateway_site.api.loop_timer import LoopTimer
@@ -43,7 +43,7 @@ MAX_QUEUED = 10_000
 # How long a resolution's caller waits before the ledger goes on without it.
 RESOLUTION_WAIT_SECONDS = 3.0
 
-NOT_YET = Outcome(state=None, is_durable=False)
+NOT_YET = ReservationOutcome(state=None, is_durable=False)
 
 
 def _answer_none(future: asyncio.Future[Any]) -> None:
@@ -53,7 +53,7 @@ def _answer_none(future: asyncio.Future[Any]) -> None:
 class Ledger:
     """The door to the ledger. Safe to call from any task of any event loop, and from any thread."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: LedgerLimits | None = None) -> None:
         self.limits = limits or limits_from_settings()
         self._wait_seconds = float(settings.GATEWAY_ADMISSION_WAIT_SECONDS)
         self._worker = Worker(self.limits, self._wait_seconds)
@@ -72,15 +72,17 @@ class Ledger:
         assert isinstance(answer, Hold)  # noqa: S101 - what a HoldRequest is answered with
         return answer
 
-    async def settle(self, hold: Hold, used: Quantities, basis: Basis = Basis.USAGE) -> Outcome:
+    async def settle(
+        self, hold: Hold, used: Quantities, basis: ChargeBasis = ChargeBasis.USAGE
+    ) -> ReservationOutcome:
         """Charge what was used, at most what was held."""
         return await self._resolve(Settle(hold.id, hold.organization_id, used, basis))
 
-    async def release(self, hold: Hold) -> Outcome:
+    async def release(self, hold: Hold) -> ReservationOutcome:
         """Give the credit back: provably nothing was generated."""
         return await self._resolve(Release(hold.id, hold.organization_id))
 
-    async def mark_unknown(self, hold: Hold) -> Outcome:
+    async def mark_unknown(self, hold: Hold) -> ReservationOutcome:
         """Keep the credit held until someone finds out what was generated."""
         return await self._resolve(MarkUnknown(hold.id, hold.organization_id))
 
@@ -99,19 +101,19 @@ class Ledger:
         """As `close`, without blocking the event loop."""
         return await asyncio.to_thread(self.close, seconds)
 
-    async def _resolve(self, operation: Operation) -> Outcome:
+    async def _resolve(self, operation: Operation) -> ReservationOutcome:
         answer = await self._ask(operation, RESOLUTION_WAIT_SECONDS)
         if answer is None:
             return NOT_YET
         if isinstance(answer, ApiError):
             raise answer
-        assert isinstance(answer, Outcome)  # noqa: S101 - what a resolution is answered with
+        assert isinstance(answer, ReservationOutcome)  # noqa: S101 - what a resolution is answered with
         return answer
 
-    async def _ask(self, operation: Operation, seconds: float) -> Answer | None:
+    async def _ask(self, operation: Operation, seconds: float) -> OperationResult | None:
         """The answer, or None if it did not come in time."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer | None] = loop.create_future()
+        future: asyncio.Future[OperationResult | None] = loop.create_future()
         now = time.monotonic()
         self._worker.submit(Ticket(operation, future, loop, now))
         self._timer.add(future, now + seconds)
@@ -126,7 +128,7 @@ class Ledger:
 
     # --- for threads and commands --------------------------------------------------------------------
 
-    def call(self, operation: Operation) -> Answer:
+    def call(self, operation: Operation) -> OperationResult:
         """As the coroutines, for any operation. Not inside a transaction: it waits for another."""
         if isinstance(operation, HoldRequest):
             self._refuse_early(operation)
@@ -135,7 +137,7 @@ class Ledger:
             raise answer
         return answer
 
-    def call_all(self, operations: Sequence[Operation]) -> list[Answer]:
+    def call_all(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """
         Several at once, so that they share a transaction.
 
@@ -147,7 +149,7 @@ class Ledger:
             self._worker.submit(ticket)
         return [self._wait_for(ticket) for ticket in tickets]
 
-    def _wait_for(self, ticket: Ticket) -> Answer:
+    def _wait_for(self, ticket: Ticket) -> OperationResult:
         assert isinstance(ticket.future, Future)  # noqa: S101 - made in `call_all`
         seconds = RESOLUTION_WAIT_SECONDS if ticket.must_land else self._wait_seconds
         try:
@@ -213,8 +215,8 @@ def close_ledger(seconds: float) -> int:
     return ledger.close(seconds)
 
 
-def limits_from_settings() -> Limits:
-    return Limits(
+def limits_from_settings() -> LedgerLimits:
+    return LedgerLimits(
         requests_per_minute=settings.GATEWAY_REQUESTS_PER_MINUTE,
         concurrency=settings.GATEWAY_CONCURRENCY,
         lease_seconds=settings.GATEWAY_LEASE_SECONDS,

@@ -5,7 +5,8 @@ dataclass takes five times as long to make, and every request makes several.)
     from billing.ledger.ledger import get_ledger            # one per process, made on first use
     from billing.prices.bill import hold_amount
     from billing.prices.price import Price, Quantities
-    from billing.ledger.operations import Basis, HoldRequest
+    from billing.ledger.operations import HoldRequest
+    from billing.models import ChargeBasis
 
     ledger = get_ledger()
     amount = hold_amount(price, prompt_upper=812, completion_bound=1024, choices=n, images=0)
@@ -15,7 +16,7 @@ dataclass takes five times as long to make, and every request makes several.)
                                             deadline_seconds=240, is_dispatched=True))
     await ledger.mark_dispatched(hold)               # only if it was taken with is_dispatched=False
     await ledger.heartbeat(hold, Quantities(...))    # every GATEWAY_HEARTBEAT_SECONDS; None: nothing yet
-    outcome = await ledger.settle(hold, Quantities(prompt=800, completion=120), Basis.USAGE)
+    outcome = await ledger.settle(hold, Quantities(prompt=800, completion=120), ChargeBasis.USAGE)
     outcome = await ledger.release(hold)             # provably nothing was generated
     outcome = await ledger.mark_unknown(hold)        # dispatched, and what happened cannot be known
 
@@ -24,10 +25,10 @@ dataclass takes five times as long to make, and every request makes several.)
   SpendingCapExceeded, Unavailable (the database did not answer in GATEWAY_ADMISSION_WAIT_SECONDS).
   A caller that is cancelled while it waits leaves no hold behind.
 * `settle`, `release` and `mark_unknown` never fail for a business reason and never need a retry: once asked,
-  the ledger repeats them until they land. They return an Outcome. If the database is away they return
-  after a bounded wait with `is_durable=False`, and go on trying behind the caller's back. Cancelling the
-  caller does not cancel them. The first one to land wins; later ones get the outcome that won,
-  with `won=False`. Settling an `unknown` reservation reconciles it.
+  the ledger repeats them until they land. They return a ReservationOutcome. If the database is away they
+  return after a bounded wait with `is_durable=False`, and go on trying behind the caller's back. Cancelling
+  the caller does not cancel them. The first one to land wins; later ones get the outcome that won, with
+  `won=False`. Settling an `unknown` reservation reconciles it.
 * `mark_dispatched` raises Unavailable if the mark could not be made durable; do not call upstream then.
 * `heartbeat` returns False if the reservation is not held any more (the sweeper took it), and True if it
   is or if the database did not answer.
@@ -43,12 +44,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from billing.models import Reservation
+from billing.models import ChargeBasis, ReservationState
 from billing.prices.price import Price, Quantities
 from gateway_site.api.errors import ApiError
-
-State = Reservation.State
-Basis = Reservation.Basis
 
 
 class HoldRequest(Struct, frozen=True):
@@ -79,10 +77,10 @@ class Hold(Struct, frozen=True):
     admitted_at: datetime
 
 
-class Outcome(Struct, frozen=True):
+class ReservationOutcome(Struct, frozen=True):
     """How a reservation stands after one asked to resolve it."""
 
-    state: Reservation.State | None
+    state: ReservationState | None
     charged_nanousd: int | None = None
     operator_loss_nanousd: int = 0
     # Whether this very request made it so.
@@ -99,7 +97,7 @@ class Settle(_OnReservation, frozen=True):
     """The request used this much: held, or unknown until now, becomes settled."""
 
     used: Quantities
-    basis: Reservation.Basis = Basis.USAGE
+    basis: ChargeBasis = ChargeBasis.USAGE
 
 
 class Release(_OnReservation, frozen=True):
@@ -144,10 +142,10 @@ class MarkDispatched(_OnReservation, frozen=True):
 Resolution = Settle | Release | MarkUnknown | Reconcile | WriteOff | Expire
 Operation = HoldRequest | Resolution | Heartbeat | MarkDispatched
 # What one operation comes to: a refusal is a value here, and is raised where the caller waits.
-Answer = Hold | Outcome | bool | ApiError
+OperationResult = Hold | ReservationOutcome | bool | ApiError
 
 
-class Limits(Struct, frozen=True):
+class LedgerLimits(Struct, frozen=True):
     """What applies to every key; 0 means no limit."""
 
     requests_per_minute: int = 0

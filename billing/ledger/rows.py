@@ -16,7 +16,7 @@ from billing.prices.price import Price, Quantities
 
 
 @dataclass(slots=True)
-class Needs:
+class NeededRows:
     """Which rows a batch must see."""
 
     organizations: set[str] = field(default_factory=set)

@@ -31,8 +31,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from billing.ledger.ledger import get_ledger
-from billing.ledger.operations import Expire, Outcome, State
-from billing.models import Reservation
+from billing.ledger.operations import Expire, ReservationOutcome
+from billing.models import Reservation, ReservationState
 from gateway_site.api.errors import ApiError
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ MOST_WATCHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepCounts:
     """How many reservations went where."""
 
     released: int = 0
@@ -56,8 +56,8 @@ class Swept:
     def total(self) -> int:
         return self.released + self.settled + self.unknown + self.written_off
 
-    def __add__(self, other: Swept) -> Swept:
-        return Swept(
+    def __add__(self, other: SweepCounts) -> SweepCounts:
+        return SweepCounts(
             self.released + other.released,
             self.settled + other.settled,
             self.unknown + other.unknown,
@@ -93,7 +93,7 @@ class LeaseWatch:
         ]
 
 
-def sweep(by: LeaseWatch | datetime) -> Swept:
+def sweep(by: LeaseWatch | datetime) -> SweepCounts:
     """Resolve what the watch has seen unrenewed for a lease; or, by a time, what has run out before it."""
     now = None if isinstance(by, LeaseWatch) else by
     due = candidates(now)
@@ -103,13 +103,13 @@ def sweep(by: LeaseWatch | datetime) -> Swept:
         [Expire(each.id, each.organization_id, now, each.lease) for each in due[:MOST]]
     )
     won: Counter[str | None] = Counter(
-        answer.state for answer in answers if isinstance(answer, Outcome) and answer.won
+        answer.state for answer in answers if isinstance(answer, ReservationOutcome) and answer.won
     )
-    swept = Swept(
-        released=won[State.RELEASED],
-        settled=won[State.SETTLED],
-        unknown=won[State.UNKNOWN],
-        written_off=won[State.WRITTEN_OFF],
+    swept = SweepCounts(
+        released=won[ReservationState.RELEASED],
+        settled=won[ReservationState.SETTLED],
+        unknown=won[ReservationState.UNKNOWN],
+        written_off=won[ReservationState.WRITTEN_OFF],
     )
     if swept.total:
         logger.info(
@@ -122,7 +122,7 @@ def sweep(by: LeaseWatch | datetime) -> Swept:
     return swept
 
 
-def sweep_patiently() -> Swept:
+def sweep_patiently() -> SweepCounts:
     """As `sweep`, for a process that has watched nothing yet: it waits for a lease if it must."""
     watch = LeaseWatch()
     swept = sweep(watch)
@@ -147,12 +147,16 @@ def candidates(now: datetime | None = None) -> list[Candidate]:
         is_doubtful |= Q(lease_expires_at__gt=ahead)
     rows = (
         Reservation.objects.filter(
-            (Q(state=State.HELD) & is_doubtful) | Q(state=State.UNKNOWN, unknown_at__lt=too_old)
+            (Q(state=ReservationState.HELD) & is_doubtful)
+            | Q(state=ReservationState.UNKNOWN, unknown_at__lt=too_old)
         )
         .order_by("admitted_at")
         .values_list("pk", "organization_id", "lease_expires_at", "state")[:MOST_WATCHED]
     )
-    return [Candidate(pk, owner, lease if state == State.HELD else None) for pk, owner, lease, state in rows]
+    return [
+        Candidate(pk, owner, lease if state == ReservationState.HELD else None)
+        for pk, owner, lease, state in rows
+    ]
 
 
 class Sweeper:

@@ -11,15 +11,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from billing.ledger import batch
-from billing.ledger.connection import STATEMENT_TIMEOUT_MS, LedgerConnection, Trouble, trouble_of
+from billing.ledger.connection import (
+    STATEMENT_TIMEOUT_MS,
+    DatabaseProblem,
+    LedgerConnection,
+    database_problem_of,
+)
 from billing.ledger.operations import (
-    Answer,
     Heartbeat,
     Hold,
     HoldRequest,
-    Limits,
+    LedgerLimits,
     MarkDispatched,
     Operation,
+    OperationResult,
     Release,
 )
 from gateway_site.api.errors import ApiError, Unavailable
@@ -44,7 +49,7 @@ class Ticket:
     """An operation, and who waits for its answer: a task of `loop`, or a thread."""
 
     operation: Operation
-    future: asyncio.Future[Answer | None] | Future[Answer]
+    future: asyncio.Future[OperationResult | None] | Future[OperationResult]
     loop: asyncio.AbstractEventLoop | None
     since: float
     # A transaction that held it may have been committed without our hearing of it.
@@ -56,7 +61,7 @@ class Ticket:
 
 
 class Worker:
-    def __init__(self, limits: Limits, patience_seconds: float) -> None:
+    def __init__(self, limits: LedgerLimits, patience_seconds: float) -> None:
         self._limits = limits
         # A hold that has waited this long is refused: its caller has given up.
         self._patience_seconds = patience_seconds
@@ -76,7 +81,7 @@ class Worker:
     def submit(self, ticket: Ticket) -> None:
         self._thread.submit(ticket)
 
-    def abandon(self, answer: Answer | None) -> None:
+    def abandon(self, answer: OperationResult | None) -> None:
         """The caller is gone. A hold that nobody knows of is released at once."""
         if isinstance(answer, Hold):
             release = Release(answer.id, answer.organization_id)
@@ -123,15 +128,15 @@ class Worker:
             except Exception as error:
                 # Broad, because this thread serves everyone: an operation that fails in a way nobody
                 # thought of is found, answered with a 500 and logged, and the others go on.
-                match trouble_of(error):
-                    case Trouble.LOCKED:
+                match database_problem_of(error):
+                    case DatabaseProblem.LOCKED:
                         self._lock_out(tickets)
                         return
-                    case Trouble.COLLIDED:
+                    case DatabaseProblem.COLLIDED:
                         time.sleep(random.uniform(0.5, 1.5) * 0.01 * 2**attempt)
-                    case Trouble.LOST:
+                    case DatabaseProblem.LOST:
                         self._note_lost(tickets, error)
-                    case Trouble.POISONED:
+                    case DatabaseProblem.POISONED:
                         self._isolate(tickets, error)
                         return
             else:
@@ -212,7 +217,7 @@ class Worker:
 
     # --- answers -------------------------------------------------------------------------------------
 
-    def _answer(self, tickets: Sequence[Ticket], answers: Sequence[Answer]) -> None:
+    def _answer(self, tickets: Sequence[Ticket], answers: Sequence[OperationResult]) -> None:
         """One call into each event loop, however many of its tasks wait."""
         results = []
         for ticket, answer in zip(tickets, answers, strict=True):
@@ -223,7 +228,7 @@ class Worker:
         for _, answer in deliver_in_loops(results, self._deliver):
             self.abandon(answer)
 
-    def _deliver(self, pairs: list[tuple[Ticket, Answer]]) -> None:
+    def _deliver(self, pairs: list[tuple[Ticket, OperationResult]]) -> None:
         """In the event loop's own thread."""
         for ticket, answer in pairs:
             if ticket.future.done():
@@ -231,7 +236,7 @@ class Worker:
             else:
                 ticket.future.set_result(answer)
 
-    def _answer_thread(self, ticket: Ticket, answer: Answer) -> None:
+    def _answer_thread(self, ticket: Ticket, answer: OperationResult) -> None:
         assert isinstance(ticket.future, Future)  # noqa: S101 - made in `call_all` or `abandon`
         if ticket.future.set_running_or_notify_cancel():
             ticket.future.set_result(answer)

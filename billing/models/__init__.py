@@ -7,17 +7,19 @@ All amounts are whole nano-USD. Every rule that must hold is a constraint here, 
 from billing.models.accounts import Account, CapPeriod, CreditGrant, KeyMeter, SpendingCap
 from billing.models.audits import LedgerAudit
 from billing.models.costs import CostLine, DailyCost, UnrolledCost
-from billing.models.reservations import Reservation
+from billing.models.reservations import ChargeBasis, Reservation, ReservationState
 
 __all__ = [
     "Account",
     "CapPeriod",
+    "ChargeBasis",
     "CostLine",
     "CreditGrant",
     "DailyCost",
     "KeyMeter",
     "LedgerAudit",
     "Reservation",
+    "ReservationState",
     "SpendingCap",
     "UnrolledCost",
 ]

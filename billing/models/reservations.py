@@ -14,6 +14,25 @@ from billing.prices.price import Price, Quantities
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
 
 
+class ReservationState(models.TextChoices):
+    """How a reservation stands: open while held or unknown, ended otherwise."""
+
+    HELD = "held"
+    UNKNOWN = "unknown"
+    SETTLED = "settled"
+    RELEASED = "released"
+    WRITTEN_OFF = "written_off"
+
+
+class ChargeBasis(models.TextChoices):
+    """Where the quantities of a charge come from."""
+
+    USAGE = "usage", "reported usage"
+    OBSERVED = "observed", "counted here"
+    CHECKPOINT = "checkpoint", "last checkpoint before a crash"
+    RECONCILED = "reconciled", "found out later"
+
+
 class Reservation(models.Model):
     """
     One request's hold on credit, for all its completions, and how it ended.
@@ -21,18 +40,8 @@ class Reservation(models.Model):
     A trigger refuses to change one that has ended, and to delete any.
     """
 
-    class State(models.TextChoices):
-        HELD = "held"
-        UNKNOWN = "unknown"
-        SETTLED = "settled"
-        RELEASED = "released"
-        WRITTEN_OFF = "written_off"
-
-    class Basis(models.TextChoices):
-        USAGE = "usage", "reported usage"
-        OBSERVED = "observed", "counted here"
-        CHECKPOINT = "checkpoint", "last checkpoint before a crash"
-        RECONCILED = "reconciled", "found out later"
+    State = ReservationState
+    Basis = ChargeBasis
 
     # The id of the request, as in its X-Request-ID: one request has one hold.
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -53,8 +62,8 @@ class Reservation(models.Model):
     # The price that it was admitted at.
     locals().update(price_columns())
 
-    state = models.CharField(max_length=11, choices=State)
-    basis = models.CharField(max_length=10, choices=Basis, blank=True, default="")
+    state = models.CharField(max_length=11, choices=ReservationState)
+    basis = models.CharField(max_length=10, choices=ChargeBasis, blank=True, default="")
     reserved_nanousd = models.BigIntegerField()
     charged_nanousd = models.BigIntegerField(null=True)
     # What the request cost beyond its hold, or might have cost when it was written off.

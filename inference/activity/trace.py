@@ -15,7 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from billing.ledger.operations import Outcome, State
+from billing.ledger.operations import ReservationOutcome
+from billing.models import ReservationState
 from gateway_site.api import request_id
 from gateway_site.api.errors import ApiError
 from inference.events import Usage
@@ -116,10 +117,10 @@ class RequestTrace:
         """End with nginx's 499: the client disconnected, or read nothing."""
         self.status, self.code = CLIENT_CLOSED_REQUEST, "client_closed_request"
 
-    def settle(self, outcome: Outcome, usage: Usage | None) -> None:
-        if outcome.state in (State.SETTLED, State.RELEASED):
+    def settle(self, outcome: ReservationOutcome, usage: Usage | None) -> None:
+        if outcome.state in (ReservationState.SETTLED, ReservationState.RELEASED):
             self.cost_nanousd = outcome.charged_nanousd or 0
-        if outcome.state == State.SETTLED:
+        if outcome.state == ReservationState.SETTLED:
             self.usage = usage
 
     def row(self) -> ActivityRow:

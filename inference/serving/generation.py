@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from billing.ledger.ledger import get_ledger
-from billing.ledger.operations import Outcome
+from billing.ledger.operations import ReservationOutcome
 from gateway_site.api.errors import BackendError, UnsupportedOption
 from inference.activity.trace import RequestTrace
 from inference.backends.usage import log_alert
@@ -192,7 +192,7 @@ class Generation:
             )
         return usage
 
-    async def _settle_hold(self, is_complete: bool, usage: Usage | None) -> Outcome:
+    async def _settle_hold(self, is_complete: bool, usage: Usage | None) -> ReservationOutcome:
         ledger, hold = get_ledger(), self._admission.hold
         if self._is_charge_waived:
             return await ledger.release(hold)

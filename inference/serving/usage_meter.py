@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from billing.ledger.operations import Basis
+from billing.models import ChargeBasis
 from billing.prices.price import Quantities
 from inference.backends.usage import Alert, UsageWatch
 from inference.events import Event, Finish, TextDelta, Usage
@@ -94,7 +94,7 @@ class UsageMeter:
             self.has_output = self.has_output or believed.completion_tokens > 0
 
     @property
-    def basis(self) -> Basis:
+    def basis(self) -> ChargeBasis:
         """USAGE where the backend itself reported the whole: after every Finish, and nothing came later."""
         is_reported = (
             self._watch.latest is not None
@@ -102,7 +102,7 @@ class UsageMeter:
             and not self._uncounted
             and not self._counted
         )
-        return Basis.USAGE if is_reported else Basis.OBSERVED
+        return ChargeBasis.USAGE if is_reported else ChargeBasis.OBSERVED
 
     def usage(self) -> Usage | None:
         """The usage so far, or None where it cannot be known."""

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from billing.ledger.ledger import Ledger, close_ledger
-from billing.ledger.operations import Limits
+from billing.ledger.operations import LedgerLimits
 from tests.billing.factories import Customer, make_customer
 from tests.billing.ledger_processes import Crew
 from tests.harness.ledger_checks import assert_books_balance
@@ -35,7 +35,7 @@ def make_ledger(transactional_db: None) -> Iterator[Callable[..., Ledger]]:
     made: list[Ledger] = []
 
     def make(**limits: int) -> Ledger:
-        made.append(Ledger(Limits(**limits)))
+        made.append(Ledger(LedgerLimits(**limits)))
         return made[-1]
 
     yield make

@@ -56,7 +56,7 @@ class Customer:
         services.grant_credit(organization=self.organization, amount_nanousd=amount, actor=SOMEONE)
 
     def limit(self, scope: str, period: str, amount: int) -> None:
-        things: dict[str, services.Scope] = {
+        things: dict[str, services.SpendingScope] = {
             "organization": self.organization,
             "project": self.project,
             "key": self.key,

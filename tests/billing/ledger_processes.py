@@ -98,11 +98,11 @@ def say(answer: dict[str, Any]) -> None:
 
 async def follow(order: dict[str, Any]) -> None:
     from billing.ledger.ledger import Ledger
-    from billing.ledger.operations import Limits
+    from billing.ledger.operations import LedgerLimits
 
     # One for all orders of its kind, as a process has: to connect takes longer than to follow an order.
     limits = order.get("limits", {})
-    ledger = _ledgers.setdefault(json.dumps(limits), Ledger(Limits(**limits)))
+    ledger = _ledgers.setdefault(json.dumps(limits), Ledger(LedgerLimits(**limits)))
     # Connected and warm before the start, so that all four really start together.
     await holds(ledger, {**order, "count": 1, "key_id": str(uuid.uuid4())})
     say({})

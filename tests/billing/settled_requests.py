@@ -10,9 +10,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from django.db import connection, transaction
 
 from billing.ledger import batch
-from billing.ledger.changes import Changes, Written
-from billing.ledger.operations import Hold, HoldRequest, Limits, Operation, Settle
-from billing.ledger.rows import LockedRows, Needs
+from billing.ledger.changes import Changes, TouchedReservations
+from billing.ledger.operations import Hold, HoldRequest, LedgerLimits, Operation, Settle
+from billing.ledger.rows import LockedRows, NeededRows
 from billing.prices.bill import cost
 from billing.prices.price import Price, Quantities
 from tests.billing.factories import PRICE, Customer
@@ -40,12 +40,12 @@ class At:
     def transaction(self) -> AbstractContextManager[None]:
         return self.store.transaction()
 
-    def read(self, needs: Needs, *, wait: bool) -> LockedRows:
+    def read(self, needs: NeededRows, *, wait: bool) -> LockedRows:
         rows = self.store.read(needs, wait=wait)
         rows.now = self.moment
         return rows
 
-    def write(self, changes: Changes) -> Callable[[], Written]:
+    def write(self, changes: Changes) -> Callable[[], TouchedReservations]:
         return self.store.write(changes)
 
 
@@ -87,8 +87,10 @@ def hold(*usages: Usage, clock: time = time(12)) -> list[Hold]:
     return [answer for answer in apply(usages[0].day, clock, requests) if isinstance(answer, Hold)]
 
 
-def apply(day: date, clock: time, operations: Iterable[Operation | HoldRequest]) -> list[batch.Answer]:
+def apply(
+    day: date, clock: time, operations: Iterable[Operation | HoldRequest]
+) -> list[batch.OperationResult]:
     store = At(datetime.combine(day, clock, UTC), batch.store_over(connection))
     with transaction.atomic():
-        finish = batch.apply(store, list(operations), Limits())
+        finish = batch.apply(store, list(operations), LedgerLimits())
     return finish().answers

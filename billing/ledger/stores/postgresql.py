@@ -18,8 +18,8 @@ import msgspec
 import psycopg
 from msgspec.json import encode
 
-from billing.ledger.changes import Changes, Written
-from billing.ledger.rows import AccountRow, LockedRows, Needs, RowsRead, locked_rows
+from billing.ledger.changes import Changes, TouchedReservations
+from billing.ledger.rows import AccountRow, LockedRows, NeededRows, RowsRead, locked_rows
 from billing.ledger.stores import columns, statements
 from billing.ledger.stores.columns import Column
 from gateway_site.database.libpq_pipeline import Pipeline, Reply
@@ -159,7 +159,7 @@ class PostgresStore:
 
     # --- reading -------------------------------------------------------------------------------------
 
-    def read(self, needs: Needs, *, wait: bool) -> LockedRows:
+    def read(self, needs: NeededRows, *, wait: bool) -> LockedRows:
         if not self._is_ours:
             # psycopg begins somebody else's transaction with the first statement that it sends itself, and
             # without one the locks would be gone at once.
@@ -172,7 +172,7 @@ class PostgresStore:
             rows = self._read(needs, wait)
         return rows
 
-    def _read(self, needs: Needs, wait: bool) -> LockedRows:
+    def _read(self, needs: NeededRows, wait: bool) -> LockedRows:
         organizations = array(needs.organizations)
         locked = self._pipeline.queue(LOCK_ACCOUNTS if wait else LOCK_ACCOUNTS_NOW, organizations)
         read = self._pipeline.queue(
@@ -186,7 +186,7 @@ class PostgresStore:
 
     # --- writing -------------------------------------------------------------------------------------
 
-    def write(self, changes: Changes) -> Callable[[], Written]:
+    def write(self, changes: Changes) -> Callable[[], TouchedReservations]:
         now = changes.now.isoformat().encode()
         lease = changes.lease_expires_at.isoformat().encode()
         if rows := changes.rows_by_statement():
@@ -198,7 +198,7 @@ class PostgresStore:
             alive = self._pipeline.queue(WRITE_HEARTBEATS, lease, encode(changes.heartbeat_rows()))
         if not self._is_ours:
             self._pipeline.deliver()
-        return lambda: Written(alive=_ids_in(alive), dispatched=_ids_in(dispatched))
+        return lambda: TouchedReservations(alive=_ids_in(alive), dispatched=_ids_in(dispatched))
 
 
 def _ids_in(reply: Reply | None) -> set[str]:

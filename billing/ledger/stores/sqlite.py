@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 from msgspec.json import encode
 
-from billing.ledger.changes import Changes, Written
-from billing.ledger.rows import AccountRow, LockedRows, Needs, RowsRead, locked_rows
+from billing.ledger.changes import Changes, TouchedReservations
+from billing.ledger.rows import AccountRow, LockedRows, NeededRows, RowsRead, locked_rows
 from billing.ledger.stores import columns, statements
 from billing.ledger.stores.columns import Column
 
@@ -124,14 +124,14 @@ class SqliteStore:
 
     # --- reading -------------------------------------------------------------------------------------
 
-    def read(self, needs: Needs, *, wait: bool) -> LockedRows:
+    def read(self, needs: NeededRows, *, wait: bool) -> LockedRows:
         rows = self._read(needs)
         if missing := needs.organizations - rows.accounts.keys():
             self._execute(CREATE_ACCOUNTS, {"organizations": json_ids(missing)})
             rows = self._read(needs)
         return rows
 
-    def _read(self, needs: Needs) -> LockedRows:
+    def _read(self, needs: NeededRows) -> LockedRows:
         # One machine, so this is the database's clock as well.
         now = datetime.now(UTC)
         values = {
@@ -146,11 +146,11 @@ class SqliteStore:
 
     # --- writing -------------------------------------------------------------------------------------
 
-    def write(self, changes: Changes) -> Callable[[], Written]:
+    def write(self, changes: Changes) -> Callable[[], TouchedReservations]:
         times = {"now": stored(changes.now), "lease": stored(changes.lease_expires_at)}
         for name, rows in changes.rows_by_statement().items():
             self._execute(WRITES[name], {**times, "rows": encode(rows).decode()})
-        written = Written(
+        written = TouchedReservations(
             dispatched=self._touch("dispatched", changes.dispatched_rows(), times),
             alive=self._touch("heartbeats", changes.heartbeat_rows(), times),
         )

@@ -28,7 +28,7 @@ class SqlSyntax(Protocol):
         ...
 
     def rows(self, fields: dict[str, str], parameter: str) -> str:
-        """The table `d` of the rows in a parameter, a column for each field: price_prompt for price.prompt."""
+        """The table `d` of the rows in a parameter: a column for each field (price.prompt: price_prompt)."""
         ...
 
 

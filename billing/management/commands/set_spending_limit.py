@@ -48,7 +48,7 @@ class Command(OperatorCommand):
             f" ${outcome['used_usd']} of the latest period is used."
         )
 
-    def _scope(self, options: dict[str, Any]) -> services.Scope:
+    def _scope(self, options: dict[str, Any]) -> services.SpendingScope:
         if options["organization"]:
             return find_organization(options["organization"])
         if options["project"]:

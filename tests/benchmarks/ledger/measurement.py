@@ -18,7 +18,7 @@ from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from billing.ledger.ledger import Ledger
-from billing.ledger.operations import HoldRequest, Limits
+from billing.ledger.operations import HoldRequest, LedgerLimits
 from billing.models import (
     Account,
     CostLine,
@@ -39,7 +39,7 @@ HOLD_NANOUSD = 1_000_000
 # As many as a process would have in its pool of connections. SQLite has one writer, and threads that fight
 # for it only make the plain way slower.
 THREADS = {"postgresql": 16, "sqlite": 1}
-LIMITS = Limits(requests_per_minute=10**9, concurrency=10**6)
+LIMITS = LedgerLimits(requests_per_minute=10**9, concurrency=10**6)
 
 
 @dataclass(frozen=True, slots=True)

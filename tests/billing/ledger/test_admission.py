@@ -15,8 +15,8 @@ from msgspec import structs
 
 from billing.ledger import worker as worker_module
 from billing.ledger.ledger import Ledger
-from billing.ledger.operations import Hold, HoldRequest, Release, Settle, State
-from billing.models import Account, KeyMeter, Reservation
+from billing.ledger.operations import Hold, HoldRequest, Release, Settle
+from billing.models import Account, KeyMeter, Reservation, ReservationState
 from gateway_site.api.errors import (
     ApiError,
     ConcurrencyExceeded,
@@ -107,7 +107,11 @@ def test_a_settlement_in_the_same_batch_frees_credit_for_a_hold_that_came_first(
         ledger, acme.request(900), Settle(first.id, first.organization_id, used(100)), acme.request(1)
     )
 
-    assert [type(answer).__name__ for answer in answers] == ["Hold", "Outcome", "InsufficientCredit"]
+    assert [type(answer).__name__ for answer in answers] == [
+        "Hold",
+        "ReservationOutcome",
+        "InsufficientCredit",
+    ]
 
 
 def test_a_free_model_is_admitted_without_credit(ledger: Ledger, transactional_db: None) -> None:
@@ -300,7 +304,7 @@ def test_no_hold_is_left_by_a_caller_that_was_cancelled(
     ledger.close(5)
 
     assert acme.available == 1_000
-    assert not Reservation.objects.filter(state=State.HELD).exists()
+    assert not Reservation.objects.filter(state=ReservationState.HELD).exists()
 
 
 def test_no_hold_is_left_by_an_event_loop_that_is_gone(

@@ -17,7 +17,7 @@ from django.db import OperationalError, connection, transaction
 from billing.ledger import ledger as ledger_module
 from billing.ledger.connection import LedgerConnection
 from billing.ledger.ledger import Ledger
-from billing.ledger.operations import Heartbeat, Hold, MarkDispatched, Outcome, Release, Settle
+from billing.ledger.operations import Heartbeat, Hold, MarkDispatched, Release, ReservationOutcome, Settle
 from billing.ledger.stores.postgresql import PostgresStore
 from billing.ledger.stores.sqlite import SqliteStore
 from billing.models import Account, Reservation
@@ -135,7 +135,7 @@ def test_a_commit_whose_answer_was_lost_is_not_done_twice(
     with committed_but_unheard(monkeypatch):
         outcome = ledger.call(Settle(hold.id, hold.organization_id, used(30)))
 
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, ReservationOutcome)
     assert (outcome.state, outcome.charged_nanousd) == ("settled", 30)
     assert reservation(second).state == "held"
     assert Reservation.objects.count() == 2

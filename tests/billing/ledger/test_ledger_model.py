@@ -26,7 +26,7 @@ from billing.ledger.operations import (
     Heartbeat,
     Hold,
     HoldRequest,
-    Limits,
+    LedgerLimits,
     MarkDispatched,
     MarkUnknown,
     Operation,
@@ -44,7 +44,7 @@ EXAMPLES = 120
 STEPS = 12
 # Leases that outlast the whole run: on a busy machine it takes longer than a usual one, and what is then left
 # of it would be orphaned.
-LIMITS = Limits(concurrency=4, lease_seconds=3_600)
+LIMITS = LedgerLimits(concurrency=4, lease_seconds=3_600)
 OPEN = ("held", "unknown")
 
 amounts = st.integers(0, 60)

@@ -12,7 +12,7 @@ from threading import Barrier
 from django.utils import timezone
 
 from billing.ledger.ledger import Ledger
-from billing.ledger.operations import Expire, Heartbeat, Hold, Operation, Outcome, Release, Settle
+from billing.ledger.operations import Expire, Heartbeat, Hold, Operation, Release, ReservationOutcome, Settle
 from billing.models import Reservation
 from tests.billing.factories import make_customer, used
 
@@ -43,7 +43,7 @@ def test_a_thousand_races_have_a_thousand_winners(make_ledger: Callable[..., Led
             # All at once each time: whoever has SQLite's lock would otherwise keep it to the end.
             start.wait(60)
             for operation, answer in zip(few, ledger.call_all(few), strict=True):
-                assert isinstance(answer, Outcome)
+                assert isinstance(answer, ReservationOutcome)
                 if answer.won:
                     won[str(operation.reservation_id)] += 1  # type: ignore[union-attr]
         return won

@@ -10,16 +10,24 @@ from django.utils import timezone
 from billing import services
 from billing.ledger.ledger import Ledger
 from billing.ledger.operations import (
-    Basis,
     Heartbeat,
     Hold,
     MarkDispatched,
     MarkUnknown,
-    Outcome,
     Release,
+    ReservationOutcome,
     Settle,
 )
-from billing.models import Account, CapPeriod, CostLine, CreditGrant, Reservation, UnrolledCost
+from billing.models import (
+    Account,
+    CapPeriod,
+    ChargeBasis,
+    CostLine,
+    CreditGrant,
+    Reservation,
+    ReservationState,
+    UnrolledCost,
+)
 from billing.prices.price import Price, Quantities
 from gateway_site.api.errors import Conflict, NotFound, Unavailable
 from organization.models import AuditEvent
@@ -32,9 +40,11 @@ def take(ledger: Ledger, customer: Customer, amount: int = 100, **options: objec
     return hold
 
 
-def settle(ledger: Ledger, hold: Hold, tokens: int, basis: Basis = Basis.USAGE) -> Outcome:
+def settle(
+    ledger: Ledger, hold: Hold, tokens: int, basis: ChargeBasis = ChargeBasis.USAGE
+) -> ReservationOutcome:
     outcome = ledger.call(Settle(hold.id, hold.organization_id, used(tokens), basis))
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, ReservationOutcome)
     return outcome
 
 
@@ -43,7 +53,7 @@ def test_it_works(ledger: Ledger, acme: Customer) -> None:
 
     outcome = settle(ledger, hold, 30)
 
-    assert outcome == Outcome(Reservation.State.SETTLED, 30, 0, won=True)
+    assert outcome == ReservationOutcome(ReservationState.SETTLED, 30, 0, won=True)
     assert acme.available == 970
     row = reservation(hold)
     assert (row.state, row.basis, row.charged_nanousd) == ("settled", "usage", 30)
@@ -88,7 +98,7 @@ def test_a_second_ending_changes_nothing_and_learns_the_first(ledger: Ledger, ac
     again = settle(ledger, hold, 99)
     released = ledger.call(Release(hold.id, hold.organization_id))
 
-    assert again == released == Outcome(Reservation.State.SETTLED, 30, 0, won=False)
+    assert again == released == ReservationOutcome(ReservationState.SETTLED, 30, 0, won=False)
     assert acme.available == 970
 
 
@@ -103,7 +113,11 @@ def test_both_endings_in_one_batch_have_one_winner(ledger: Ledger, acme: Custome
         ]
     )
 
-    assert [answer.won for answer in answers if isinstance(answer, Outcome)] == [True, False, False]
+    assert [answer.won for answer in answers if isinstance(answer, ReservationOutcome)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_released_hold_costs_nothing_and_has_no_line(ledger: Ledger, acme: Customer) -> None:
@@ -120,7 +134,7 @@ def test_an_unknown_outcome_keeps_its_hold_and_has_no_line(ledger: Ledger, acme:
 
     outcome = ledger.call(MarkUnknown(hold.id, hold.organization_id))
 
-    assert outcome == Outcome(Reservation.State.UNKNOWN, None, 0, won=True)
+    assert outcome == ReservationOutcome(ReservationState.UNKNOWN, None, 0, won=True)
     assert acme.available == 900
     assert not CostLine.objects.exists()
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from billing.ledger.ledger import Ledger
 from billing.ledger.operations import Expire, Heartbeat, Hold, MarkUnknown, Settle
-from billing.ledger.sweeper import LeaseWatch, Sweeper, Swept, sweep, sweep_patiently
+from billing.ledger.sweeper import LeaseWatch, SweepCounts, Sweeper, sweep, sweep_patiently
 from billing.models import Reservation
 from tests.billing.factories import Customer, reservation, used
 
@@ -33,7 +33,7 @@ def test_it_works(ledger: Ledger, acme: Customer) -> None:
     take(ledger, acme)
     take(ledger, acme, is_dispatched=False)
 
-    assert sweep(later()) == Swept(released=1, unknown=1)
+    assert sweep(later()) == SweepCounts(released=1, unknown=1)
 
 
 def test_what_was_never_dispatched_is_released(ledger: Ledger, acme: Customer) -> None:
@@ -49,7 +49,7 @@ def test_what_was_seen_so_far_is_settled(ledger: Ledger, acme: Customer) -> None
     hold = take(ledger, acme)
     ledger.call(Heartbeat(hold.id, hold.organization_id, used(30)))
 
-    assert sweep(later()) == Swept(settled=1)
+    assert sweep(later()) == SweepCounts(settled=1)
 
     row = reservation(hold)
     assert (row.state, row.basis, row.charged_nanousd) == ("settled", "checkpoint", 30)
@@ -63,8 +63,8 @@ def test_what_cannot_be_known_is_unknown_and_stays_so_until_it_is_too_old(
     assert reservation(hold).state == "unknown"
     assert acme.available == 900
 
-    assert sweep(later(hours=23)) == Swept()
-    assert sweep(later(hours=25)) == Swept(written_off=1)
+    assert sweep(later(hours=23)) == SweepCounts()
+    assert sweep(later(hours=25)) == SweepCounts(written_off=1)
 
     row = reservation(hold)
     assert (row.state, row.operator_loss_nanousd) == ("written_off", 100)
@@ -74,8 +74,8 @@ def test_what_cannot_be_known_is_unknown_and_stays_so_until_it_is_too_old(
 def test_a_live_lease_is_left_alone(ledger: Ledger, acme: Customer) -> None:
     take(ledger, acme)
 
-    assert sweep(AT_ONCE) == Swept()
-    assert sweep(later(seconds=10)) == Swept()
+    assert sweep(AT_ONCE) == SweepCounts()
+    assert sweep(later(seconds=10)) == SweepCounts()
 
 
 def test_a_heartbeat_that_came_in_time_saves_the_hold(ledger: Ledger, acme: Customer) -> None:
@@ -84,15 +84,15 @@ def test_a_heartbeat_that_came_in_time_saves_the_hold(ledger: Ledger, acme: Cust
     Reservation.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
     ledger.call(Heartbeat(hold.id, hold.organization_id))
 
-    assert sweep(expired_as_read - timedelta(seconds=10)) == Swept()
+    assert sweep(expired_as_read - timedelta(seconds=10)) == SweepCounts()
 
 
 def test_by_the_database_clock_an_expired_lease_is_swept(ledger: Ledger, acme: Customer) -> None:
     take(ledger, acme)
     Reservation.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
 
-    assert sweep(AT_ONCE) == Swept(unknown=1)
-    assert sweep(AT_ONCE) == Swept()
+    assert sweep(AT_ONCE) == SweepCounts(unknown=1)
+    assert sweep(AT_ONCE) == SweepCounts()
 
 
 def test_a_settlement_that_comes_after_the_sweep_reconciles(ledger: Ledger, acme: Customer) -> None:
@@ -122,7 +122,7 @@ def test_an_old_unknown_is_found_whoever_marked_it(ledger: Ledger, acme: Custome
     ledger.call(MarkUnknown(hold.id, hold.organization_id))
     Reservation.objects.update(unknown_at=timezone.now() - timedelta(hours=25))
 
-    assert sweep(LeaseWatch()) == Swept(written_off=1)
+    assert sweep(LeaseWatch()) == SweepCounts(written_off=1)
 
 
 @pytest.mark.parametrize("state", ["settled", "released"])
@@ -133,7 +133,7 @@ def test_what_has_ended_is_never_swept(ledger: Ledger, acme: Customer, state: st
     place = (hold.id, hold.organization_id)
     ledger.call(Settle(*place, used(1)) if state == "settled" else Release(*place))
 
-    assert sweep(later(hours=1_000)) == Swept()
+    assert sweep(later(hours=1_000)) == SweepCounts()
 
 
 def test_a_serving_process_sweeps_by_itself(ledger: Ledger, acme: Customer, settings: Any) -> None:
@@ -159,13 +159,13 @@ def test_a_clock_that_is_set_ends_no_live_request(ledger: Ledger, acme: Customer
 
     until = time.monotonic() + 1
     while time.monotonic() < until:
-        assert sweep(watch) == Swept()
+        assert sweep(watch) == SweepCounts()
         assert ledger.call(Heartbeat(hold.id, hold.organization_id, used(1))) is True
         time.sleep(0.05)
 
     assert reservation(hold).state == "held"
     assert abs(reservation(hold).lease_expires_at - timezone.now()) < timedelta(seconds=30)
-    assert sweep_patiently() == Swept()
+    assert sweep_patiently() == SweepCounts()
 
 
 @pytest.mark.parametrize("hours", [1, -1])
@@ -174,11 +174,11 @@ def test_a_clock_that_is_set_keeps_no_lost_request(ledger: Ledger, acme: Custome
     watch = LeaseWatch(seconds=0.1)
     set_the_clock(hours)
 
-    assert sweep(watch) == Swept()
+    assert sweep(watch) == SweepCounts()
     assert watch.is_waiting
     time.sleep(0.2)
 
-    assert sweep(watch) == Swept(unknown=1)
+    assert sweep(watch) == SweepCounts(unknown=1)
     assert reservation(hold).state == "unknown"
 
 
@@ -198,7 +198,7 @@ def test_a_command_without_memory_watches_for_a_lease(ledger: Ledger, acme: Cust
     take(ledger, acme)
     set_the_clock(1)
 
-    assert sweep_patiently() == Swept(unknown=1)
+    assert sweep_patiently() == SweepCounts(unknown=1)
 
 
 def set_the_clock(hours: int) -> None:

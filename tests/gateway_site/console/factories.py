@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from billing import services as billing_services
 from billing.ledger import batch
-from billing.ledger.operations import Hold, Limits, MarkUnknown, Operation, Settle
+from billing.ledger.operations import Hold, LedgerLimits, MarkUnknown, Operation, Settle
 from billing.models import Account, CostLine, CreditGrant, LedgerAudit, Reservation, SpendingCap
 from billing.prices.price import Quantities
 from gateway_site.console import roles, users
@@ -107,7 +107,7 @@ def make_models(organization: Organization, name: str) -> list[Any]:
 def run(*operations: Operation) -> list[Any]:
     """What the ledger's thread would do, in this test's own transaction."""
     with transaction.atomic():
-        finish = batch.apply(batch.store_over(connection), list(operations), Limits())
+        finish = batch.apply(batch.store_over(connection), list(operations), LedgerLimits())
     return list(finish().answers)
 
 

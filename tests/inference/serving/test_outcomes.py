@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from billing.models import Reservation
+from billing.models import ReservationState
 from billing.prices.bill import cost
 from billing.prices.price import Quantities
 from gateway_site.http_client.client import Timeouts
@@ -29,7 +29,7 @@ from tests.inference.backends.upstreams.faulty.server import (
 from tests.inference.customer import HELLO, Gateway, records
 from tests.inference.serving.expected_usage import PRICE, UPSTREAM_PROMPT, count, observed, reported
 
-State = Reservation.State
+State = ReservationState
 HASTY = Timeouts(connect=1, first_byte=0.7, between_bytes=0.4, total=20)
 
 
