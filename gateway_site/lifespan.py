@@ -50,5 +50,5 @@ class Lifespan:
         if left := await get_ledger().drain(LEDGER_SECONDS):
             logger.error("%d operations of the ledger are left for the sweeper", left)
         await asyncio.to_thread(writer.close, ACTIVITY_SECONDS)
-        await background_judging.leave(POLICY_SECONDS)
+        await background_judging.close_policies(POLICY_SECONDS)
         await registry.client.close()

@@ -29,20 +29,20 @@ class Mode(models.TextChoices):
     ENFORCING = "enforcing"
 
 
-class Scope(models.TextChoices):
+class PolicyScope(models.TextChoices):
     ORGANIZATION = "organization"
     PROJECTS = "projects"
     UNATTACHED = "unattached"
 
 
-class State(models.TextChoices):
+class PolicyState(models.TextChoices):
     DRAFT = "draft"
     MONITORING = "monitoring"
     ENFORCING = "enforcing"
     PAUSED = "paused"
 
 
-IN_FORCE = (State.MONITORING, State.ENFORCING)
+IN_FORCE = (PolicyState.MONITORING, PolicyState.ENFORCING)
 
 
 class Terms(models.Model):
@@ -52,7 +52,7 @@ class Terms(models.Model):
     direction = models.CharField(max_length=8, choices=Direction, default=Direction.BOTH)
     # What a person who says nothing gets must not refuse anybody's requests.
     mode = models.CharField(max_length=10, choices=Mode, default=Mode.MONITORING)
-    scope = models.CharField(max_length=12, choices=Scope, default=Scope.ORGANIZATION)
+    scope = models.CharField(max_length=12, choices=PolicyScope, default=PolicyScope.ORGANIZATION)
     # Ids as text, in the order given. Read only as a whole, so a table of pairs would earn nothing.
     project_ids = models.JSONField(default=list, blank=True)
 
@@ -69,7 +69,7 @@ class Policy(Terms):
     description = models.CharField(max_length=DESCRIPTION_LENGTH, blank=True, default="")
     # Null: the deployment's default, as it is when the draft is published.
     match_threshold_basis_points = models.IntegerField(null=True, blank=True)
-    state = models.CharField(max_length=10, choices=State, default=State.DRAFT, editable=False)
+    state = models.CharField(max_length=10, choices=PolicyState, default=PolicyState.DRAFT, editable=False)
     revision = models.BigIntegerField(default=1, editable=False)
     current_version = models.ForeignKey(
         "PolicyVersion", models.PROTECT, related_name="+", null=True, editable=False
@@ -203,7 +203,7 @@ class PolicyEpoch(models.Model):
     value = models.BigIntegerField(default=0)
 
 
-class Outcome(models.TextChoices):
+class VerdictOutcome(models.TextChoices):
     MATCH = "match"
     NO_MATCH = "no_match"
     INCONCLUSIVE = "inconclusive"
@@ -219,7 +219,7 @@ class Verdict(models.Model):
     request_id = models.UUIDField()
     direction = models.CharField(max_length=8, choices=[("request", "Request"), ("response", "Response")])
     mode = models.CharField(max_length=10, choices=Mode)
-    outcome = models.CharField(max_length=12, choices=Outcome)
+    outcome = models.CharField(max_length=12, choices=VerdictOutcome)
     # P(yes); of an answer that was judged window by window, the highest.
     score = models.FloatField(null=True)
     threshold_basis_points = models.IntegerField()

@@ -19,9 +19,9 @@ from policies.models import (
     Direction,
     Mode,
     Policy,
+    PolicyScope,
+    PolicyState,
     PolicyVersion,
-    Scope,
-    State,
 )
 
 
@@ -54,7 +54,7 @@ class MaybeText(serializers.CharField):
         return data
 
 
-class Question(StrictString):
+class QuestionText(StrictString):
     def __init__(self, **options: Any) -> None:
         super().__init__(max_length=RULE_LENGTH, **options)
         # In place of the pattern for text, since a document's reader is shown one; `\Z` and not `$`, which
@@ -79,7 +79,7 @@ class DraftRequest(StrictSerializer):
     description = MaybeText(max_length=DESCRIPTION_LENGTH, required=False)
     direction = Word(Direction.choices, required=False)
     mode = Word(Mode.choices, required=False)
-    scope = Word(Scope.choices, required=False)
+    scope = Word(PolicyScope.choices, required=False)
     project_ids = serializers.ListField(
         child=StrictString(max_length=200), max_length=MAX_PROJECTS, required=False, allow_empty=True
     )
@@ -94,13 +94,13 @@ class DraftRequest(StrictSerializer):
 
 class PolicyCreateRequest(DraftRequest):
     name = StrictString(max_length=NAME_LENGTH)
-    rule = Question(help_text="A yes-or-no question that ends with `?`.")
+    rule = QuestionText(help_text="A yes-or-no question that ends with `?`.")
 
 
 class PolicyEditRequest(DraftRequest):
     revision = WholeNumber(minimum=1, maximum=MAX_REVISION)
     name = StrictString(max_length=NAME_LENGTH, required=False)
-    rule = Question(required=False, help_text="A yes-or-no question that ends with `?`.")
+    rule = QuestionText(required=False, help_text="A yes-or-no question that ends with `?`.")
 
 
 class PolicyPauseRequest(StrictSerializer):
@@ -158,7 +158,7 @@ class PolicyVersionResponse(serializers.ModelSerializer):
 
 class PolicyResponse(serializers.ModelSerializer):
     object = Constant("organization.policy")
-    state = serializers.ChoiceField(State.choices, read_only=True)
+    state = serializers.ChoiceField(PolicyState.choices, read_only=True)
     revision = serializers.IntegerField(read_only=True, min_value=1, max_value=MAX_REVISION)
     has_unpublished_changes = serializers.BooleanField(read_only=True)
     created_at = UnixTime()
@@ -197,7 +197,7 @@ class EffectivePolicyResponse(serializers.Serializer):
     version = serializers.IntegerField(source="current_version.version")
     direction = serializers.ChoiceField(Direction.choices, source="current_version.direction")
     mode = serializers.ChoiceField(Mode.choices, source="current_version.mode")
-    scope = serializers.ChoiceField(Scope.choices, source="current_version.scope")
+    scope = serializers.ChoiceField(PolicyScope.choices, source="current_version.scope")
     # Unspecified: effective-policy-source. The one value that is given: whose policy it is.
     source = Constant("organization")  # type: ignore[assignment]  # the spec's word is DRF's too
 

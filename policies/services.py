@@ -20,7 +20,16 @@ from gateway_site.api.identifiers import uuid_or_none
 from organization.audit import trail
 from organization.audit.trail import Actor
 from organization.models import Organization, Project
-from policies.models import IN_FORCE, MAX_REVISION, Mode, Policy, PolicyEpoch, PolicyVersion, Scope, State
+from policies.models import (
+    IN_FORCE,
+    MAX_REVISION,
+    Mode,
+    Policy,
+    PolicyEpoch,
+    PolicyScope,
+    PolicyState,
+    PolicyVersion,
+)
 
 
 def create_policy(*, organization: Organization, actor: Actor, **fields: Any) -> Policy:
@@ -53,10 +62,10 @@ def pause_policy(*, policy: Policy, revision: int | None = None, actor: Actor) -
     with transaction.atomic():
         policy = _locked(policy)
         _require_revision(policy, revision)
-        if policy.state == State.DRAFT:
+        if policy.state == PolicyState.DRAFT:
             raise PolicyStateConflict("A policy that was never published cannot be paused.")
-        if policy.state != State.PAUSED:
-            _advance(policy, state=State.PAUSED)
+        if policy.state != PolicyState.PAUSED:
+            _advance(policy, state=PolicyState.PAUSED)
             _record(actor, "pause", policy)
     return policy
 
@@ -68,7 +77,7 @@ def resume_policy(*, policy: Policy, actor: Actor) -> Policy:
         policy = _locked(policy)
         if policy.current_version is None:
             raise PolicyStateConflict("A policy that was never published cannot be resumed.")
-        if policy.state == State.PAUSED:
+        if policy.state == PolicyState.PAUSED:
             _advance(policy, state=policy.current_version.mode)
             _record(actor, "resume", policy)
     return policy
@@ -88,7 +97,7 @@ def publish_policy(
         mode_of_draft = policy.mode
         if mode is not None:
             policy.mode = Mode(mode)
-        if policy.scope == Scope.PROJECTS and not policy.project_ids:
+        if policy.scope == PolicyScope.PROJECTS and not policy.project_ids:
             raise PolicyStateConflict("The draft is for projects and names none; it would apply nowhere.")
         # Unspecified: policy-publication. The state after publication is the published mode.
         if policy.has_unpublished_changes:

@@ -43,7 +43,7 @@ class PricePart(Struct, frozen=True):
         return self.name if self.name == self.unit else f"{self.name} {self.unit}"
 
 
-PARTS = (
+PARTS: tuple[PricePart, ...] = (
     PricePart("prompt", "token", "prompt", "prompt", quantity="prompt"),
     PricePart("completion", "token", "completion", "completion", quantity="completion"),
     PricePart(

@@ -33,7 +33,7 @@ from inference.serving.policy_checks import with_policies
 from inference.serving.response_sender import ResponseSender
 from organization.models import ProjectKey
 from organization.permissions import require
-from policies.enforcement.request_policies import Gate, look
+from policies.enforcement.request_policies import RequestPolicies, start_snapshot_read
 
 PERMISSION = "inference:write"
 
@@ -85,7 +85,7 @@ class GenerationConsumer:
         session: str | None,
         body: bytes,
     ) -> None:
-        in_force = look(key.project)  # asked while the body is parsed
+        in_force = start_snapshot_read(key.project)  # asked while the body is parsed
         context = RequestContext(
             request_id=trace.id,
             organization_id=key.project.organization_id,
@@ -97,7 +97,7 @@ class GenerationConsumer:
         del body
         trace.model, trace.is_stream = request.prompt.model, request.stream
         parsed = trace.record_step("parse", began)
-        gate = await Gate.open(
+        gate = await RequestPolicies.attach(
             project=key.project, request_id=trace.id, policy_ids=request.policy_ids, snapshot=in_force
         )
         admission = await admit(

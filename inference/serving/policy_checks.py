@@ -24,12 +24,17 @@ from inference.events import (
 from inference.prompt import Prompt
 from inference.serving.body_pool import SMALL, BodyWork
 from inference.serving.generation import Generation
-from policies.enforcement.answer_filter import guarded, released_after
-from policies.enforcement.request_policies import Gate
+from policies.enforcement.answer_filter import filter_answer, release_after_check
+from policies.enforcement.request_policies import RequestPolicies
 
 
 async def with_policies(
-    generation: Generation, *, gate: Gate, prompt: Prompt, is_streamed: bool, work: BodyWork = SMALL
+    generation: Generation,
+    *,
+    gate: RequestPolicies,
+    prompt: Prompt,
+    is_streamed: bool,
+    work: BodyWork = SMALL,
 ) -> AsyncGenerator[Event, None]:
     """
     Check the request's policies, and give the generation's events as far as those of the answer let them.
@@ -53,10 +58,10 @@ async def with_policies(
     events = generation.events()
     is_speculative = settings.GATEWAY_JUDGE_SPECULATIVELY and not _may_have_side_effects(prompt)
     if gate.blocks_request and is_speculative:
-        events = released_after(check, events)
+        events = release_after_check(check, events)
     else:
         await check()
-    return guarded(events, gate=gate, describe=event_text, is_streamed=is_streamed)
+    return filter_answer(events, policies=gate, describe=event_text, is_streamed=is_streamed)
 
 
 def event_text(event: Event) -> tuple[Hashable, str] | None:

@@ -15,7 +15,7 @@ from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.console.kit.model_admin import ReadOnlyAdmin, ShortPaginator, address_of, display
 from gateway_site.console.kit.timestamps import timestamp
 from organization.models import Project
-from policies.models import Policy, PolicyVersion, Scope, Verdict
+from policies.models import Policy, PolicyScope, PolicyVersion, Verdict
 
 OUTCOME_COLOURS = {"match": "danger", "no match": "success", "inconclusive": "warning"}
 
@@ -26,7 +26,7 @@ def basis_points(number: int) -> str:
 
 def projects_named_by(terms: Policy | PolicyVersion) -> SafeString | str:
     """The projects of a draft or a version, with their names."""
-    if terms.scope != Scope.PROJECTS:
+    if terms.scope != PolicyScope.PROJECTS:
         return "none named"
     known = Project.objects.in_bulk(terms.project_ids)
     named = [(address_of(each), each.name) for each in known.values()]

@@ -31,7 +31,7 @@ from organization.audit.trail import Actor
 from policies import services, trial
 from policies.admin import evidence
 from policies.admin.terms import MATCH_DAYS, matches_of, panels_of, tell_pause, tell_publish
-from policies.models import IN_FORCE, MAX_PROJECTS, MAX_THRESHOLD, MIN_THRESHOLD, Policy, State
+from policies.models import IN_FORCE, MAX_PROJECTS, MAX_THRESHOLD, MIN_THRESHOLD, Policy, PolicyState
 from policies.verdicts import records
 
 STATE_COLOURS = {"draft": "info", "monitoring": "warning", "enforcing": "success", "paused": "danger"}
@@ -195,7 +195,7 @@ class PolicyAdmin(ModelAdmin):
     def title(self, policy: Policy) -> SafeString:
         return format_html('{}<span class="under">{}</span>', policy.name, policy.organization)
 
-    @display(description="State", label=STATE_COLOURS, ordering="state")
+    @display(description="PolicyState", label=STATE_COLOURS, ordering="state")
     def current_state(self, policy: Policy) -> str:
         return policy.state
 
@@ -265,7 +265,7 @@ class PolicyAdmin(ModelAdmin):
         done="resumed",
         icon="play_arrow",
         confirmation_rows=tell_pause,
-        applies=lambda policy: policy.state == State.PAUSED,
+        applies=lambda policy: policy.state == PolicyState.PAUSED,
     )
     def resume(self, request: HttpRequest, policy: Policy) -> None:
         services.resume_policy(policy=policy, actor=Actor.staff(request.user))

@@ -17,7 +17,7 @@ from gateway_site.console.kit.model_admin import PageExtension, Panel, address_o
 from gateway_site.console.kit.timestamps import timestamp
 from organization.models import Project
 from policies.enforcement.attachment import attached, effective_policies
-from policies.models import IN_FORCE, DailyVerdicts, Policy, PolicyVersion, Scope
+from policies.models import IN_FORCE, DailyVerdicts, Policy, PolicyScope, PolicyVersion
 
 LATEST_VERSIONS = 20
 MATCH_DAYS = 7
@@ -48,9 +48,9 @@ def coverage(policy: Policy) -> str:
     """Whom the draft would cover."""
     active = Project.objects.filter(organization=policy.organization_id, archived_at=None)
     match policy.scope:
-        case Scope.ORGANIZATION:
+        case PolicyScope.ORGANIZATION:
             return f"all projects of {policy.organization}: {active.count()} active"
-        case Scope.PROJECTS:
+        case PolicyScope.PROJECTS:
             return f"{active.filter(pk__in=policy.project_ids).count()} active projects"
         case _:
             return "only requests that name it"
@@ -143,7 +143,7 @@ def _version_panel(policy: Policy) -> Panel:
     versions = policy.versions.order_by("-version")[:LATEST_VERSIONS]
     return Panel(
         title="Versions",
-        headings=["Version", "Published", "Mode", "Direction", "Scope", "Question"],
+        headings=["Version", "Published", "Mode", "Direction", "PolicyScope", "Question"],
         rows=[
             [
                 format_html('<a class="text-link" href="{}">{}</a>', address_of(version), version.version),
@@ -183,7 +183,7 @@ def project_panels(request: HttpRequest, project: Project) -> list[Panel]:
     return [
         Panel(
             title="Policies that apply to every request",
-            headings=["Policy", "Mode", "Direction", "Scope", "Question"],
+            headings=["Policy", "Mode", "Direction", "PolicyScope", "Question"],
             rows=[
                 [
                     format_html('<a class="text-link" href="{}">{}</a>', address_of(policy), policy.name),

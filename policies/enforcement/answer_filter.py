@@ -1,10 +1,10 @@
 """
-What leaves, leaves judged.
+The filter that an answer passes on its way to the client, where policies apply to answers.
 
-With an enforcing policy on answers, events are held and released window by window, each after the whole
-answer so far was judged: every choice, text, reasoning, refusal and tool call of it. The last characters that
-were judged stay until the next window, so that the beginning of a phrase does not leave before its end is
-known. A match, or a judge that says nothing, closes the backend's events and ends this with an error.
+With an enforcing policy, events are held and released window by window, each after the whole answer so far
+was judged: every choice, text, reasoning, refusal and tool call of it. The last characters that were judged
+stay until the next window, so that the beginning of a phrase does not leave before its end is known. A match,
+or a judge without a verdict, closes the backend's events and ends the answer with an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from django.conf import settings
 
-from policies.enforcement.request_policies import Gate
+from policies.enforcement.request_policies import RequestPolicies
 
 Event = TypeVar("Event")
 Describe = Callable[[Event], "tuple[Hashable, str] | None"]
@@ -33,27 +33,31 @@ HELD_BACK = 4
 BOUNDARY = "\n---\n"
 
 
-def guarded(
-    events: AsyncGenerator[Event, None], *, gate: Gate, describe: Describe[Event], is_streamed: bool = True
+def filter_answer(
+    events: AsyncGenerator[Event, None],
+    *,
+    policies: RequestPolicies,
+    describe: Describe[Event],
+    is_streamed: bool = True,
 ) -> AsyncGenerator[Event, None]:
     """
-    These events, as far as the policies let them. Without any, they are the very same generator.
+    The events of an answer, as far as its policies let them pass; without any, the very same generator.
 
     `describe` says which text an event adds to, by any key, and what; None for an event without text. An
     answer that is not streamed is judged once, at its end.
     """
-    if gate.blocks_response:
+    if policies.blocks_response:
         window = settings.GATEWAY_JUDGE_WINDOW_CHARACTERS if is_streamed else None
-        return _held(events, gate, describe, window)
-    if gate.has_response_policies:
-        return _overheard(events, gate, describe)
+        return _enforced(events, policies, describe, window)
+    if policies.has_response_policies:
+        return _monitored(events, policies, describe)
     return events
 
 
-async def released_after(
+async def release_after_check(
     check: Callable[[], Awaitable[None]], events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
-    """The events of a backend that starts while the request is being judged. None leaves before that."""
+    """The events of a backend that starts while the request is judged, released after the verdict."""
     judged = asyncio.ensure_future(check())
     first = asyncio.ensure_future(anext(events, None))
     try:
@@ -72,41 +76,44 @@ async def released_after(
         await events.aclose()
 
 
-async def _overheard(
-    events: AsyncGenerator[Event, None], gate: Gate, describe: Describe[Event]
+async def _monitored(
+    events: AsyncGenerator[Event, None], policies: RequestPolicies, describe: Describe[Event]
 ) -> AsyncGenerator[Event, None]:
     transcript = Transcript()
     try:
         async with aclosing(events):
             async for event in events:
-                if said := describe(event):
-                    transcript.add(*said)
+                if text := describe(event):
+                    transcript.add(*text)
                 yield event
     finally:
-        gate.end_answer(transcript.text())
+        policies.end_answer(transcript.text())
 
 
-async def _held(
-    events: AsyncGenerator[Event, None], gate: Gate, describe: Describe[Event], window: int | None
+async def _enforced(
+    events: AsyncGenerator[Event, None],
+    policies: RequestPolicies,
+    describe: Describe[Event],
+    window: int | None,
 ) -> AsyncGenerator[Event, None]:
     transcript = Transcript()
     held: deque[tuple[int, Event]] = deque()
     try:
         async with aclosing(events):
             async for event in events:
-                if said := describe(event):
-                    transcript.add(*said)
+                if text := describe(event):
+                    transcript.add(*text)
                 held.append((transcript.length, event))
                 if window is not None and transcript.is_due(window):
-                    await gate.check_answer(transcript.text())
-                    for released in _up_to(transcript.judged(window), held):
+                    await policies.check_answer(transcript.text())
+                    for released in _up_to(transcript.mark_judged(window), held):
                         yield released
-            if transcript.has_news:
-                await gate.check_answer(transcript.text())
+            if transcript.has_unjudged:
+                await policies.check_answer(transcript.text())
             for _, event in held:
                 yield event
     finally:
-        gate.end_answer(transcript.text())
+        policies.end_answer(transcript.text())
 
 
 def _up_to(length: int, held: deque[tuple[int, Event]]) -> Iterator[Event]:
@@ -115,24 +122,24 @@ def _up_to(length: int, held: deque[tuple[int, Event]]) -> Iterator[Event]:
 
 
 class Transcript:
-    """All that an answer has said, text by text."""
+    """The texts of an answer so far, and how much of them was judged."""
 
     def __init__(self) -> None:
         self.length = 0
         self._texts: dict[Hashable, list[str]] = {}
         self._judged_length = 0
-        self._news_since = 0.0
+        self._unjudged_since = 0.0
         self._grown: set[Hashable] = set()
 
     @property
-    def has_news(self) -> bool:
+    def has_unjudged(self) -> bool:
         return self.length > self._judged_length
 
     def add(self, key: Hashable, text: str) -> None:
         if not text:
             return
-        if not self.has_news:
-            self._news_since = time.monotonic()
+        if not self.has_unjudged:
+            self._unjudged_since = time.monotonic()
         self.length += len(text)
         self._grown.add(key)
         self._texts.setdefault(key, []).append(text)
@@ -141,14 +148,14 @@ class Transcript:
         return BOUNDARY.join("".join(parts) for parts in self._texts.values())
 
     def is_due(self, window: int) -> bool:
-        news = self.length - self._judged_length
-        if news >= max(window * len(self._grown), self._judged_length // GROWTH):
-            return news > 0
-        return news > 0 and time.monotonic() - self._news_since >= WINDOW_SECONDS
+        unjudged = self.length - self._judged_length
+        if unjudged >= max(window * len(self._grown), self._judged_length // GROWTH):
+            return unjudged > 0
+        return unjudged > 0 and time.monotonic() - self._unjudged_since >= WINDOW_SECONDS
 
-    def judged(self, window: int) -> int:
-        """Note that all of it was, and return up to which length it may leave."""
-        # Of each text that is still growing, since each may have a phrase half said.
+    def mark_judged(self, window: int) -> int:
+        """Mark all of it as judged, and return the length up to which it may be released."""
+        # For each text that is still growing, since each may end in half of a phrase.
         held_back = (window // HELD_BACK) * max(1, len(self._grown))
         self._judged_length = self.length
         self._grown.clear()

@@ -19,7 +19,7 @@ from msgspec import Struct
 from gateway_site.api.errors import PolicyNotFound
 from gateway_site.api.identifiers import uuid_or_none
 from organization.models import Project
-from policies.models import IN_FORCE, Direction, Mode, Policy, Scope
+from policies.models import IN_FORCE, Direction, Mode, Policy, PolicyScope
 
 
 class AttachedVersion(Struct, frozen=True, kw_only=True):
@@ -43,9 +43,9 @@ class AttachedVersion(Struct, frozen=True, kw_only=True):
         return self.direction in (Direction.BOTH, direction)
 
     def is_automatic_for(self, project_id: uuid.UUID) -> bool:
-        if self.scope == Scope.PROJECTS:
+        if self.scope == PolicyScope.PROJECTS:
             return str(project_id) in self.project_ids
-        return self.scope == Scope.ORGANIZATION
+        return self.scope == PolicyScope.ORGANIZATION
 
     def is_match(self, score: float) -> bool:
         """Whether this probability of "yes" reaches the threshold."""
@@ -53,7 +53,7 @@ class AttachedVersion(Struct, frozen=True, kw_only=True):
 
 
 # What is in force in one organization, by policy.
-Snapshot = Mapping[uuid.UUID, AttachedVersion]
+PolicySnapshot = Mapping[uuid.UUID, AttachedVersion]
 
 
 def effective_policies(project: Project) -> list[Policy]:
@@ -63,14 +63,14 @@ def effective_policies(project: Project) -> list[Policy]:
 
 
 def effective_versions(project: Project) -> list[AttachedVersion]:
-    """Their versions."""
+    """The versions that apply to every request of the project, the oldest policy first."""
     return [attached(policy) for policy in effective_policies(project)]
 
 
 def versions_for_request(
-    snapshot: Snapshot, project_id: uuid.UUID, policy_ids: Sequence[str] = ()
+    snapshot: PolicySnapshot, project_id: uuid.UUID, policy_ids: Sequence[str] = ()
 ) -> list[AttachedVersion]:
-    """Those attached to the project, and those that the request names, each once."""
+    """The versions attached to the project and those that the request names, each once."""
     chosen = {
         version.policy_id: version for version in snapshot.values() if version.is_automatic_for(project_id)
     }
@@ -83,12 +83,12 @@ def versions_for_request(
     return list(chosen.values())
 
 
-def snapshot_of(organization_id: uuid.UUID) -> Snapshot:
-    """What is in force now, from the database."""
+def snapshot_of(organization_id: uuid.UUID) -> PolicySnapshot:
+    """Read what is in force in an organization now, from the database."""
     return by_policy(attached(policy) for policy in policies_in_force(organization_id))
 
 
-def by_policy(versions: Iterable[AttachedVersion]) -> Snapshot:
+def by_policy(versions: Iterable[AttachedVersion]) -> PolicySnapshot:
     return {version.policy_id: version for version in versions}
 
 

@@ -1,9 +1,8 @@
 """
-Putting the questions of many policies about one text to the judge.
+Judging one text by many policies: each policy's rule is a question to the judge.
 
-All at once, as many at a time as the judge bears, within one deadline for all of them together. What was
-asked before about the same text is not asked again: agents send their history with every turn, and clients
-repeat what failed.
+The questions are put concurrently, up to the judge's bound, within one deadline for all of them together.
+Scores are cached by text: agents send their history with every turn, and clients retry what failed.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from msgspec import Struct
 from policies.enforcement.attachment import AttachedVersion
 from policies.judges import Inconclusive, Judge, current_judge
 
-MAX_REMEMBERED = 20_000
+MAX_CACHED_SCORES = 20_000
 CHARACTERS_HASHED_AT_ONCE = 64 * 1024
 
 
-class Finding(Struct, frozen=True):
-    """What the judge said about one policy. No score: inconclusive, with a word for why."""
+class PolicyFinding(Struct, frozen=True):
+    """The score that the judge gave a text under one policy; without one, a word for why."""
 
     version: AttachedVersion
     score: float | None
@@ -40,33 +39,33 @@ class Finding(Struct, frozen=True):
         return self.score is not None and self.version.is_match(self.score)
 
 
-class Memory:
-    """Scores by (version, judge, digest of the text). Inconclusive ones are asked again."""
+class ScoreCache:
+    """An LRU cache of scores by version, judge and digest of the text. Inconclusive ones are not cached."""
 
     def __init__(self) -> None:
         self._scores: OrderedDict[tuple[uuid.UUID, str, bytes], float] = OrderedDict()
 
-    def recall(self, key: tuple[uuid.UUID, str, bytes]) -> float | None:
+    def get(self, key: tuple[uuid.UUID, str, bytes]) -> float | None:
         score = self._scores.get(key)
         if score is not None:
             self._scores.move_to_end(key)
         return score
 
-    def keep(self, key: tuple[uuid.UUID, str, bytes], score: float) -> None:
+    def put(self, key: tuple[uuid.UUID, str, bytes], score: float) -> None:
         self._scores[key] = score
-        if len(self._scores) > MAX_REMEMBERED:
+        if len(self._scores) > MAX_CACHED_SCORES:
             self._scores.popitem(last=False)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._scores.clear()
 
 
-memory = Memory()
-_bounds: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+score_cache = ScoreCache()
+_concurrency_limits: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-class Panel:
-    """The judge as one organization reaches it."""
+class PolicyJudging:
+    """The judge as the policies of one organization use it."""
 
     def __init__(self, organization_id: uuid.UUID, judge: Judge | None = None) -> None:
         self._judge = judge or current_judge()
@@ -76,50 +75,52 @@ class Panel:
     def judge_name(self) -> str:
         return self._judge.name
 
-    async def ask_all(self, versions: Sequence[AttachedVersion], text: str) -> list[Finding]:
+    async def judge_all(self, versions: Sequence[AttachedVersion], text: str) -> list[PolicyFinding]:
         """
-        What the judge says for each, in this order; those that it says nothing for in time are inconclusive.
+        Judge a text by each version, in this order; what has no score at the deadline is inconclusive.
 
         The first match ends it, since nothing more can follow from the others: they are left out.
         """
         digest = await _digest_of(text)
-        known = {version.version_id: self._recalled(version, digest) for version in versions}
+        known = {version.version_id: self._cached(version, digest) for version in versions}
         if not any(finding is not None and finding.is_match for finding in known.values()):
             unknown = [version for version in versions if known[version.version_id] is None]
-            asked = await self._ask_each(unknown, text, digest)
-            known |= {finding.version.version_id: finding for finding in asked}
+            found = await self._judge_each(unknown, text, digest)
+            known |= {finding.version.version_id: finding for finding in found}
         return [finding for version in versions if (finding := known[version.version_id]) is not None]
 
-    async def ask(self, version: AttachedVersion, text: str) -> Finding:
-        """For one, with the deadline for itself alone."""
+    async def judge(self, version: AttachedVersion, text: str) -> PolicyFinding:
+        """Judge a text by one version, within a deadline of its own."""
         try:
             async with asyncio.timeout(settings.GATEWAY_JUDGE_SECONDS):
                 digest = await _digest_of(text)
-                return self._recalled(version, digest) or await self._ask(version, text, digest)
+                return self._cached(version, digest) or await self._ask_judge(version, text, digest)
         except TimeoutError:
-            return Finding(version, None, 1000 * settings.GATEWAY_JUDGE_SECONDS, "deadline")
+            return PolicyFinding(version, None, 1000 * settings.GATEWAY_JUDGE_SECONDS, "deadline")
 
-    async def _ask_each(self, versions: Sequence[AttachedVersion], text: str, digest: bytes) -> list[Finding]:
+    async def _judge_each(
+        self, versions: Sequence[AttachedVersion], text: str, digest: bytes
+    ) -> list[PolicyFinding]:
         started = time.monotonic()
-        tasks = [asyncio.ensure_future(self._ask(version, text, digest)) for version in versions]
+        tasks = [asyncio.ensure_future(self._ask_judge(version, text, digest)) for version in versions]
         try:
-            await _settled(tasks, settings.GATEWAY_JUDGE_SECONDS)
+            await _wait_for_decision(tasks, settings.GATEWAY_JUDGE_SECONDS)
             is_matched = any(task.done() and task.result().is_match for task in tasks)
             waited_ms = round(1000 * (time.monotonic() - started))
             return [
-                task.result() if task.done() else Finding(version, None, waited_ms, "deadline")
+                task.result() if task.done() else PolicyFinding(version, None, waited_ms, "deadline")
                 for version, task in zip(versions, tasks, strict=True)
                 if task.done() or not is_matched
             ]
         finally:
-            await _end(tasks)
+            await _cancel_unfinished(tasks)
 
-    def _recalled(self, version: AttachedVersion, digest: bytes) -> Finding | None:
-        score = memory.recall((version.version_id, self._judge.name, digest))
-        return None if score is None else Finding(version, score)
+    def _cached(self, version: AttachedVersion, digest: bytes) -> PolicyFinding | None:
+        score = score_cache.get((version.version_id, self._judge.name, digest))
+        return None if score is None else PolicyFinding(version, score)
 
-    async def _ask(self, version: AttachedVersion, text: str, digest: bytes) -> Finding:
-        async with _bound():
+    async def _ask_judge(self, version: AttachedVersion, text: str, digest: bytes) -> PolicyFinding:
+        async with _concurrency_limit():
             started = time.monotonic()
             score: float | None = None
             reason = ""
@@ -129,8 +130,8 @@ class Panel:
                 reason = inconclusive.reason[:60]
             latency_ms = round(1000 * (time.monotonic() - started))
         if score is not None:
-            memory.keep((version.version_id, self._judge.name, digest), score)
-        return Finding(version, score, latency_ms, reason)
+            score_cache.put((version.version_id, self._judge.name, digest), score)
+        return PolicyFinding(version, score, latency_ms, reason)
 
 
 def _checked(score: float) -> float:
@@ -140,17 +141,17 @@ def _checked(score: float) -> float:
 
 
 def salt_of(organization_id: uuid.UUID) -> str:
-    """Words that only this organization's questions begin with, and that tell nobody whose they are."""
+    """What the questions of this organization begin with, and no other's, without saying whose they are."""
     secret = settings.SECRET_KEY.encode()
     return hmac.digest(secret, b"judge " + organization_id.bytes, hashlib.sha256).hex()[:32]
 
 
-def _bound() -> asyncio.Semaphore:
+def _concurrency_limit() -> asyncio.Semaphore:
     loop = asyncio.get_running_loop()
-    bound = _bounds.get(loop)
-    if bound is None:
-        bound = _bounds[loop] = asyncio.Semaphore(settings.GATEWAY_JUDGE_CONCURRENCY)
-    return bound
+    limit = _concurrency_limits.get(loop)
+    if limit is None:
+        limit = _concurrency_limits[loop] = asyncio.Semaphore(settings.GATEWAY_JUDGE_CONCURRENCY)
+    return limit
 
 
 async def _digest_of(text: str) -> bytes:
@@ -164,33 +165,33 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-async def _settled(tasks: Sequence[asyncio.Future[Finding]], seconds: float) -> None:
-    """Until all are done, one has matched, or the time is over. One waiter, however many they are."""
+async def _wait_for_decision(tasks: Sequence[asyncio.Future[PolicyFinding]], seconds: float) -> None:
+    """Wait until all are done, one has matched, or the deadline is over. One waiter for all of them."""
     if not tasks:
         return
-    ended = asyncio.get_running_loop().create_future()
+    decided = asyncio.get_running_loop().create_future()
     left = len(tasks)
 
-    def note(task: asyncio.Future[Finding]) -> None:
+    def check(task: asyncio.Future[PolicyFinding]) -> None:
         nonlocal left
         left -= 1
         is_over = left == 0 or task.cancelled() or task.exception() is not None or task.result().is_match
-        if is_over and not ended.done():
-            ended.set_result(None)
+        if is_over and not decided.done():
+            decided.set_result(None)
 
     for task in tasks:
-        task.add_done_callback(note)
+        task.add_done_callback(check)
     try:
         async with asyncio.timeout(seconds):
-            await ended
+            await decided
     except TimeoutError:
-        pass  # whoever is not done has said nothing
+        pass  # those that are not done have no score
 
 
-async def _end(tasks: Sequence[asyncio.Future[Finding]]) -> None:
+async def _cancel_unfinished(tasks: Sequence[asyncio.Future[PolicyFinding]]) -> None:
     unfinished = [task for task in tasks if not task.done()]
     for task in unfinished:
         task.cancel()
     if unfinished:
-        # Until each has let go of its connection and its place in the line.
+        # Until each has let go of its connection and its share of the concurrency limit.
         await asyncio.gather(*unfinished, return_exceptions=True)

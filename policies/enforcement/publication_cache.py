@@ -27,7 +27,7 @@ from gateway_site.api.loop_timer import LoopTimer
 from gateway_site.database.batch_thread import BatchThread, deliver_in_loops
 from gateway_site.database.libpq_pipeline import Pipeline
 from gateway_site.database.postgresql.deadlines import deadline
-from policies.enforcement.attachment import Snapshot, snapshot_of
+from policies.enforcement.attachment import PolicySnapshot, snapshot_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +42,9 @@ SELECT json_agg(json_build_array(organization_id, value)) FROM policies_policyep
 WHERE organization_id = ANY($1::uuid[])
 """
 LOST = (DatabaseError, InterfaceError, psycopg.Error, sqlite3.Error, PoolTimeout)
-NOTHING: Snapshot = {}
+NOTHING: PolicySnapshot = {}
 
-Asked: TypeAlias = tuple[uuid.UUID, "asyncio.Future[Snapshot]"]
+Asked: TypeAlias = tuple[uuid.UUID, "asyncio.Future[PolicySnapshot]"]
 
 
 class SnapshotReader:
@@ -52,12 +52,12 @@ class SnapshotReader:
         self._thread = BatchThread("policies", self._serve, close=self._close)
         self._timer = LoopTimer(_refuse)
         # The thread's own.
-        self._known: dict[uuid.UUID, tuple[int, Snapshot]] = {}
+        self._known: dict[uuid.UUID, tuple[int, PolicySnapshot]] = {}
         self._postgres_epochs = _PostgresEpochs()
 
-    def ask(self, organization_id: uuid.UUID) -> asyncio.Future[Snapshot]:
+    def ask(self, organization_id: uuid.UUID) -> asyncio.Future[PolicySnapshot]:
         """What is in force in the organization, as of this call or later; or Unavailable."""
-        answer: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[PolicySnapshot] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_note_seen)
         self._thread.submit((organization_id, answer))
         self._timer.add(answer, time.monotonic() + settings.GATEWAY_DATABASE_WAIT_SECONDS)
@@ -74,7 +74,7 @@ class SnapshotReader:
     def _serve(self, batch: list[Asked]) -> None:
         wanted = {organization_id for organization_id, _ in batch}
         try:
-            found: dict[uuid.UUID, Snapshot] | ApiError = self._read_twice(wanted)
+            found: dict[uuid.UUID, PolicySnapshot] | ApiError = self._read_twice(wanted)
         except LOST as error:
             logger.warning("policies could not be read: %s", type(error).__name__)
             connection.close()
@@ -82,7 +82,7 @@ class SnapshotReader:
         # A loop that is closed has nobody left who waits.
         deliver_in_loops(((asked[1].get_loop(), asked) for asked in batch), partial(_answer, found))
 
-    def _read_twice(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
+    def _read_twice(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, PolicySnapshot]:
         # One deadline for both: whoever asked is refused when it is over.
         with deadline(settings.GATEWAY_DATABASE_WAIT_SECONDS):
             try:
@@ -92,7 +92,7 @@ class SnapshotReader:
                 connection.close()
                 return self._read(wanted)
 
-    def _read(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
+    def _read(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, PolicySnapshot]:
         connection.ensure_connection()
         epochs = (
             self._postgres_epochs(wanted) if connection.vendor == "postgresql" else _sqlite_epochs(wanted)
@@ -111,17 +111,17 @@ class SnapshotReader:
         }
 
 
-def _refuse(answer: asyncio.Future[Snapshot]) -> None:
+def _refuse(answer: asyncio.Future[PolicySnapshot]) -> None:
     answer.set_exception(Unavailable())
 
 
-def _note_seen(answer: asyncio.Future[Snapshot]) -> None:
+def _note_seen(answer: asyncio.Future[PolicySnapshot]) -> None:
     # A request that ended for another reason does not come back for its answer, and that is no accident.
     if not answer.cancelled():
         answer.exception()
 
 
-def _answer(found: dict[uuid.UUID, Snapshot] | ApiError, waiting: list[Asked]) -> None:
+def _answer(found: dict[uuid.UUID, PolicySnapshot] | ApiError, waiting: list[Asked]) -> None:
     for organization_id, answer in waiting:
         if answer.done():
             continue  # who asked has left

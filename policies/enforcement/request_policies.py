@@ -1,35 +1,9 @@
 """
 The policies of one request, from its start to its end.
 
-It knows no dialect and no backend: it is given texts, and events together with a function that says what
-text an event carries. The versions are those in force when the request began; what is published or paused
-meanwhile is for the next one.
-
-    snapshot = look(key.project)              # asks the database while the body is read and parsed
-    gate = await Gate.open(
-        project=key.project, request_id=trace.id, policy_ids=call.policy_ids, snapshot=snapshot    # 404 503
-    )
-    ...                                       # hold with is_dispatched=not gate.blocks_request
-    check = partial(gate.check_request, texts_of(prompt), is_readable=not prompt.images)           # 403 503
-    events = generation.events()
-    await check()                             # nothing is sent before the verdict, or, where a deployment
-                                              # chose so: events = released_after(check, events)
-    events = guarded(events, gate=gate, describe=text_of_event, is_streamed=call.stream)           # 403 503
-    async with aclosing(events):
-        async for event in events:
-            ...                               # as without policies; an ApiError ends it like any other
-
-
-    def text_of_event(event: Event) -> tuple[Hashable, str] | None:
-        # The first part tells apart what must not be read as one text: another choice, another tool call.
-        match event:
-            case TextDelta(index, text):
-                return (index, "text"), text
-            case ToolCallArguments(index, call, text):
-                return (index, "call", call), text
-            ...
-
-`guarded` and `released_after` are in `guard`. At the end of the process, `await background.leave(seconds)`.
+No dialect and no backend is known here: texts are given to `RequestPolicies.check_request` before anything is
+sent to a backend, and the answer's text to `check_answer`, which `answer_filter` does window by window. The
+versions are those in force when the request began; what is published or paused meanwhile is for the next one.
 """
 
 from __future__ import annotations
@@ -40,21 +14,23 @@ from functools import cached_property
 
 from gateway_site.api.errors import JudgeUnavailable, PolicyViolation
 from organization.models import Project
-from policies.enforcement.attachment import AttachedVersion, Snapshot, versions_for_request
+from policies.enforcement.attachment import AttachedVersion, PolicySnapshot, versions_for_request
 from policies.enforcement.background_judging import background
-from policies.enforcement.judging import Finding, Panel
+from policies.enforcement.judging import PolicyFinding, PolicyJudging
 from policies.enforcement.publication_cache import reader
 from policies.judges import Judge
 from policies.models import Direction
-from policies.verdicts.records import Record
+from policies.verdicts.records import VerdictRecorder
 
 
-def look(project: Project) -> Awaitable[Snapshot]:
-    """Ask what is in force, without waiting for it. Only for `Gate.open`, by the request that asked."""
+def start_snapshot_read(project: Project) -> Awaitable[PolicySnapshot]:
+    """Start to read what is in force, for `RequestPolicies.attach` of the request that calls this."""
     return reader.ask(project.organization_id)
 
 
-class Gate:
+class RequestPolicies:
+    """The versions of policies that apply to one request, and their enforcement on its request and answer."""
+
     def __init__(
         self,
         versions: Sequence[AttachedVersion],
@@ -73,23 +49,23 @@ class Gate:
         self._response = _Side(self.versions, Direction.RESPONSE)
 
     @classmethod
-    async def open(
+    async def attach(
         cls,
         *,
         project: Project,
         request_id: uuid.UUID,
         policy_ids: Sequence[str] = (),
-        snapshot: Awaitable[Snapshot] | None = None,
+        snapshot: Awaitable[PolicySnapshot] | None = None,
         judge: Judge | None = None,
-    ) -> Gate:
+    ) -> RequestPolicies:
         """
         The policies of the project and those that the request names; PolicyNotFound for any other id.
 
-        `snapshot` is what `look` gave at the start of the request, where the database was asked meanwhile.
+        `snapshot` is what `start_snapshot_read` gave at the start of the request, where there was one.
         """
-        known = await (look(project) if snapshot is None else snapshot)
+        in_force = await (start_snapshot_read(project) if snapshot is None else snapshot)
         return cls(
-            versions_for_request(known, project.pk, policy_ids),
+            versions_for_request(in_force, project.pk, policy_ids),
             organization_id=project.organization_id,
             project_id=project.pk,
             request_id=request_id,
@@ -97,8 +73,8 @@ class Gate:
         )
 
     @cached_property
-    def _panel(self) -> Panel:
-        return Panel(self._organization_id, self._judge)
+    def _judging(self) -> PolicyJudging:
+        return PolicyJudging(self._organization_id, self._judge)
 
     @property
     def blocks_request(self) -> bool:
@@ -128,33 +104,34 @@ class Gate:
         if not self.has_request_policies:
             return
         text = "\n".join(texts)
-        record = self._record(Direction.REQUEST)
-        background.judge(self._panel, record, self._request.monitoring, text)
+        recorder = self._recorder(Direction.REQUEST)
+        background.judge(self._judging, recorder, self._request.monitoring, text)
         if not self._request.enforcing:
             return
-        findings = await self._panel.ask_all(self._request.enforcing, text)
+        findings = await self._judging.judge_all(self._request.enforcing, text)
         if not is_readable:
             findings = [
-                each if each.is_match else Finding(each.version, None, 0, "unreadable") for each in findings
+                each if each.is_match else PolicyFinding(each.version, None, 0, "unreadable")
+                for each in findings
             ]
-        record.note(findings)
+        recorder.record(findings)
         _decide(findings, Direction.REQUEST)
 
     async def check_answer(self, text: str) -> None:
-        """Refuse as `check_request` does, for the whole answer so far. `guard` calls this for each window."""
-        findings = await self._panel.ask_all(self._response.enforcing, text)
+        """Refuse as `check_request` does, for the whole answer so far. Called for each window of it."""
+        findings = await self._judging.judge_all(self._response.enforcing, text)
         self._response.remember(findings)
         _decide(findings, Direction.RESPONSE)
 
     def end_answer(self, text: str) -> None:
         """Record what was found, and have monitoring policies judge the answer as far as it came."""
-        record = self._record(Direction.RESPONSE)
-        record.note(self._response.findings, self._response.judgements)
+        recorder = self._recorder(Direction.RESPONSE)
+        recorder.record(self._response.findings, self._response.judgements)
         if text:
-            background.judge(self._panel, record, self._response.monitoring, text)
+            background.judge(self._judging, recorder, self._response.monitoring, text)
 
-    def _record(self, direction: Direction) -> Record:
-        return Record(self._project_id, self._request_id, self._panel.judge_name, direction)
+    def _recorder(self, direction: Direction) -> VerdictRecorder:
+        return VerdictRecorder(self._project_id, self._request_id, self._judging.judge_name, direction)
 
 
 class _Side:
@@ -165,14 +142,14 @@ class _Side:
         self.enforcing = [version for version in reading if version.is_enforcing]
         self.monitoring = [version for version in reading if not version.is_enforcing]
         self.judgements = 0
-        self._findings: dict[uuid.UUID, Finding] = {}
+        self._findings: dict[uuid.UUID, PolicyFinding] = {}
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[PolicyFinding]:
         return list(self._findings.values())
 
-    def remember(self, findings: Iterable[Finding]) -> None:
-        """Of all windows, the one that came nearest to a match."""
+    def remember(self, findings: Iterable[PolicyFinding]) -> None:
+        """Keep for each policy the finding of that window which came nearest to a match."""
         self.judgements += 1
         for finding in findings:
             best = self._findings.get(finding.version.version_id)
@@ -180,8 +157,8 @@ class _Side:
                 self._findings[finding.version.version_id] = finding
 
 
-def _decide(findings: Iterable[Finding], direction: Direction) -> None:
-    """A match is certain, so it is told before what is not known."""
+def _decide(findings: Iterable[PolicyFinding], direction: Direction) -> None:
+    """Refuse for a match, which is certain, before refusing for what could not be judged."""
     unknown = None
     for finding in findings:
         version = finding.version

@@ -1,4 +1,4 @@
-"""What judges said, as rows: noted while requests run, read as evidence for thresholds."""
+"""Verdicts as rows: recorded while requests run, read as evidence for thresholds."""
 
 from __future__ import annotations
 
@@ -13,63 +13,64 @@ from msgspec import Struct
 
 from policies.backtest import SWEEP
 from policies.enforcement.attachment import AttachedVersion
-from policies.enforcement.judging import Finding
-from policies.models import Direction, Outcome, Policy, Verdict
+from policies.enforcement.judging import PolicyFinding
+from policies.models import Direction, Policy, Verdict, VerdictOutcome
 from policies.verdicts.writer import writer
 
 PRUNED_AT_ONCE = 10_000
 MAX_EVIDENCE = 100_000
 
 
-class Record(Struct, frozen=True):
-    """Whose verdicts these are."""
+class VerdictRecorder(Struct, frozen=True):
+    """Records the verdicts of one judge on one direction of one request."""
 
     project_id: uuid.UUID
     request_id: uuid.UUID
     judge: str
     direction: Direction
 
-    def note(self, findings: Iterable[Finding], judgements: int = 1) -> None:
-        """Have a row written for each."""
+    def record(self, findings: Iterable[PolicyFinding], judgements: int = 1) -> None:
+        """Have a row written for each finding, without waiting for it."""
         now = timezone.now()
         for finding in findings:
-            writer.add(Note(self, finding, judgements, now))
+            writer.add(PendingVerdict(self, finding, judgements, now))
 
-    def note_skipped(self, versions: Iterable[AttachedVersion], reason: str) -> None:
-        self.note([Finding(version, None, 0, reason) for version in versions], judgements=0)
+    def record_skipped(self, versions: Iterable[AttachedVersion], reason: str) -> None:
+        """Record that these versions were not judged, and why."""
+        self.record([PolicyFinding(version, None, 0, reason) for version in versions], judgements=0)
 
 
-class Note(Struct, frozen=True):
-    """A row to be. It becomes one in the writer's thread, where nobody waits for it."""
+class PendingVerdict(Struct, frozen=True):
+    """A verdict that waits to be written. It becomes a row in the writer's thread, off the request path."""
 
-    record: Record
-    finding: Finding
+    recorder: VerdictRecorder
+    finding: PolicyFinding
     judgements: int
     occurred_at: datetime
 
     def row(self) -> Verdict:
-        record, finding = self.record, self.finding
+        recorder, finding = self.recorder, self.finding
         return Verdict(
             occurred_at=self.occurred_at,
             version_id=finding.version.version_id,
-            project_id=record.project_id,
-            request_id=record.request_id,
-            direction=record.direction,
+            project_id=recorder.project_id,
+            request_id=recorder.request_id,
+            direction=recorder.direction,
             mode=finding.version.mode,
             outcome=outcome_of(finding),
             score=finding.score,
             threshold_basis_points=finding.version.threshold_basis_points,
-            judge=record.judge,
+            judge=recorder.judge,
             latency_ms=finding.latency_ms,
             judgements=self.judgements,
             reason=finding.reason,
         )
 
 
-def outcome_of(finding: Finding) -> Outcome:
+def outcome_of(finding: PolicyFinding) -> VerdictOutcome:
     if finding.score is None:
-        return Outcome.INCONCLUSIVE
-    return Outcome.MATCH if finding.is_match else Outcome.NO_MATCH
+        return VerdictOutcome.INCONCLUSIVE
+    return VerdictOutcome.MATCH if finding.is_match else VerdictOutcome.NO_MATCH
 
 
 class Evidence(Struct, frozen=True):

@@ -11,13 +11,13 @@ from django.db import IntegrityError, transaction
 
 from gateway_site.database.daily_sums import DailySums
 from gateway_site.database.row_writer import RowSource, RowWriter
-from policies.models import DailyVerdicts, Outcome, Verdict
+from policies.models import DailyVerdicts, Verdict, VerdictOutcome
 
 logger = logging.getLogger(__name__)
 
 
 # In the order of the sums below.
-OUTCOMES = (Outcome.MATCH, Outcome.NO_MATCH, Outcome.INCONCLUSIVE)
+OUTCOMES = (VerdictOutcome.MATCH, VerdictOutcome.NO_MATCH, VerdictOutcome.INCONCLUSIVE)
 daily = DailySums(DailyVerdicts, cell=("day", "version"), sums=("matches", "no_matches", "inconclusive"))
 
 
@@ -44,7 +44,7 @@ def _insert_alone(row: Verdict) -> None:
 def _add_to_days(rows: Sequence[Verdict]) -> None:
     counts: defaultdict[tuple[Any, Any], list[int]] = defaultdict(lambda: [0] * len(OUTCOMES))
     for row in rows:
-        counts[row.occurred_at.date(), row.version_id][OUTCOMES.index(Outcome(row.outcome))] += 1
+        counts[row.occurred_at.date(), row.version_id][OUTCOMES.index(VerdictOutcome(row.outcome))] += 1
     daily.add(counts)
 
 

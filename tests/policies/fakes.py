@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from policies.enforcement.attachment import AttachedVersion
-from policies.enforcement.request_policies import Gate
+from policies.enforcement.request_policies import RequestPolicies
 from policies.judges import Inconclusive, Judge
 from policies.judges.quoted import QuotedJudge
 from tests.policies.factories import RULE
@@ -31,8 +31,8 @@ def version(**fields: Any) -> AttachedVersion:
     return AttachedVersion(**{**defaults, **fields})
 
 
-def gate(*versions: AttachedVersion, judge: Judge | None = None) -> Gate:
-    return Gate(
+def request_policies(*versions: AttachedVersion, judge: Judge | None = None) -> RequestPolicies:
+    return RequestPolicies(
         versions,
         organization_id=ORGANIZATION,
         project_id=PROJECT,

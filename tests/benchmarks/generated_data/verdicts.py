@@ -13,7 +13,7 @@ from django.db import transaction
 from organization.audit.trail import Actor
 from organization.models import Organization
 from policies import services
-from policies.models import Outcome, Verdict
+from policies.models import Verdict, VerdictOutcome
 from policies.verdicts.writer import OUTCOMES, daily
 
 BATCH = 5_000
@@ -34,7 +34,7 @@ class GeneratedVerdicts:
     def write(self, requests: Iterable[tuple[UUID, UUID, datetime]]) -> None:
         """Write a verdict on each of these requests, given by id, project and time."""
         rows = [self._verdict(*request) for request in requests]
-        counts = Counter((row.occurred_at.date(), Outcome(row.outcome)) for row in rows)
+        counts = Counter((row.occurred_at.date(), VerdictOutcome(row.outcome)) for row in rows)
         days = {day for day, _ in counts}
         with transaction.atomic():
             Verdict.objects.bulk_create(rows, batch_size=BATCH)
@@ -44,7 +44,11 @@ class GeneratedVerdicts:
     def _verdict(self, request_id: UUID, project_id: UUID, when: datetime) -> Verdict:
         score = None if self._rng.random() < 0.01 else self._rng.random() ** 4
         threshold = self._version.match_threshold_basis_points
-        outcome = Outcome.MATCH if score is not None and score * 10_000 >= threshold else Outcome.NO_MATCH
+        outcome = (
+            VerdictOutcome.MATCH
+            if score is not None and score * 10_000 >= threshold
+            else VerdictOutcome.NO_MATCH
+        )
         return Verdict(
             occurred_at=when,
             version=self._version,
@@ -52,7 +56,7 @@ class GeneratedVerdicts:
             request_id=request_id,
             direction="request",
             mode=self._version.mode,
-            outcome=Outcome.INCONCLUSIVE if score is None else outcome,
+            outcome=VerdictOutcome.INCONCLUSIVE if score is None else outcome,
             score=score,
             threshold_basis_points=threshold,
             judge="made up",

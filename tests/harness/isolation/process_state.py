@@ -18,7 +18,7 @@ from inference.serving import authentication
 from inference.serving.lifecycle import request_task
 from inference.serving.load_balancing.load_balancer import load_balancer
 from policies.enforcement.background_judging import background
-from policies.enforcement.judging import memory
+from policies.enforcement.judging import score_cache
 from policies.enforcement.publication_cache import reader
 from policies.verdicts import writer as verdict_writer
 
@@ -34,7 +34,7 @@ def forget() -> None:
     served_models.forget()
     authentication.forget()
     load_balancer._circuits.clear()
-    memory.forget()
+    score_cache.clear()
 
 
 def take_away() -> list[str]:

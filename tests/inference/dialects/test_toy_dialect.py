@@ -23,7 +23,7 @@ from inference.events import Event, TextDelta, Usage
 from inference.models import Activity
 from inference.prompt import Prompt, Turn
 from policies import services
-from policies.enforcement.judging import memory
+from policies.enforcement.judging import score_cache
 from policies.models import Policy
 from tests.conftest import SOMEONE
 from tests.harness.client import Answer, exchange
@@ -112,7 +112,7 @@ Ask = Callable[..., Answer]
 def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Ask the application as it is started with one more row in the table of dialects."""
     monkeypatch.setattr(registry, "DIALECTS", (*registry.DIALECTS, ToyDialect()))
-    memory.forget()
+    score_cache.clear()
     application = runpy.run_path(asgi.__file__)["application"]
 
     async def closing_application(scope: Any, receive: Any, send: Any) -> None:

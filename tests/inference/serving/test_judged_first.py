@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from policies.enforcement.judging import memory
+from policies.enforcement.judging import score_cache
 from policies.judges.quoted import QuotedJudge
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
 from tests.inference.customer import Gateway
@@ -30,7 +30,7 @@ WAYS = [
 @pytest.fixture
 def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyUpstream]:
     """A backend, and a judge that takes its time unless the backend is asked before it has answered."""
-    memory.forget()
+    score_cache.clear()
     answer_at_once = QuotedJudge.score
     with upstream_in_thread() as upstream:
 

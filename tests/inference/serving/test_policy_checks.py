@@ -24,7 +24,7 @@ from inference.events import (
 from inference.serving.policy_checks import event_text
 from organization.models import Organization
 from policies import services
-from policies.enforcement.judging import memory
+from policies.enforcement.judging import score_cache
 from policies.models import Policy, Verdict
 from policies.verdicts.writer import writer as verdicts
 from tests.factories import SOMEONE
@@ -108,7 +108,7 @@ RESPONSES_REQUESTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def _nothing_judged_before() -> None:
-    memory.forget()
+    score_cache.clear()
 
 
 def assert_refused(answer: Answer, policy: Policy) -> None:

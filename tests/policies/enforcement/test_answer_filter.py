@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway_site.api.errors import ApiError, BackendFailed, JudgeUnavailable, PolicyViolation
-from policies.enforcement.answer_filter import Transcript, guarded, released_after
+from policies.enforcement.answer_filter import Transcript, filter_answer, release_after_check
 from policies.enforcement.attachment import AttachedVersion
 from policies.enforcement.background_judging import background
-from policies.enforcement.judging import memory
+from policies.enforcement.judging import score_cache
 from policies.judges import Judge
 from tests.policies.factories import PHRASE, noted
-from tests.policies.fakes import Answer, FakeJudge, Piece, describe, gate, says, version
+from tests.policies.fakes import Answer, FakeJudge, Piece, describe, request_policies, says, version
 
 BOTH = pytest.mark.parametrize("is_streamed", [False, True], ids=["json", "sse"])
 FILLER = "all is well and nothing is said. "
@@ -31,9 +31,9 @@ def read(
     left: list[Any] = []
 
     async def run() -> ApiError | None:
-        own = gate(*versions, judge=judge)
+        own = request_policies(*versions, judge=judge)
         try:
-            events = guarded(answer.events(), gate=own, describe=describe, is_streamed=is_streamed)
+            events = filter_answer(answer.events(), policies=own, describe=describe, is_streamed=is_streamed)
             async with aclosing(events):
                 async for event in events:
                     left.append(event)
@@ -133,7 +133,7 @@ def test_without_policies_it_is_the_same_generator() -> None:
     async def run() -> None:
         events = Answer([]).events()
         for policies in ([], [version(direction="request")]):
-            assert guarded(events, gate=gate(*policies), describe=describe) is events
+            assert filter_answer(events, policies=request_policies(*policies), describe=describe) is events
         await events.aclose()
 
     asyncio.run(run())
@@ -215,7 +215,7 @@ def test_a_reader_who_leaves_stops_the_backend() -> None:
     answer = Answer(pieces(FILLER * 100, 50))
 
     async def run() -> None:
-        events = guarded(answer.events(), gate=gate(version()), describe=describe)
+        events = filter_answer(answer.events(), policies=request_policies(version()), describe=describe)
         async for _ in events:
             break
         await events.aclose()
@@ -231,7 +231,7 @@ def test_a_reader_who_leaves_stops_the_backend() -> None:
 
 
 async def _collect(check: Any, answer: Answer) -> list[Any]:
-    return [event async for event in released_after(check, answer.events())]
+    return [event async for event in release_after_check(check, answer.events())]
 
 
 def test_nothing_leaves_before_the_request_was_judged() -> None:
@@ -244,7 +244,7 @@ def test_nothing_leaves_before_the_request_was_judged() -> None:
         order.append("judged")
 
     async def run() -> None:
-        async for _ in released_after(check, answer.events()):
+        async for _ in release_after_check(check, answer.events()):
             order.append("event")
 
     asyncio.run(run())
@@ -263,8 +263,8 @@ def test_a_request_that_is_refused_stops_a_backend_that_has_said_nothing_yet() -
             is_closed.append(True)
 
     async def run() -> None:
-        own = gate(version())
-        async for _ in released_after(lambda: own.check_request([PHRASE]), silent()):
+        own = request_policies(version())
+        async for _ in release_after_check(lambda: own.check_request([PHRASE]), silent()):
             raise AssertionError
 
     started = time.monotonic()
@@ -275,8 +275,8 @@ def test_a_request_that_is_refused_stops_a_backend_that_has_said_nothing_yet() -
 
 
 def test_a_refusal_is_told_rather_than_a_backends_failure() -> None:
-    own = gate(version())
-    memory.forget()
+    own = request_policies(version())
+    score_cache.clear()
 
     async def check() -> None:
         await asyncio.sleep(0.02)

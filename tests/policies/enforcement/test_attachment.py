@@ -16,10 +16,10 @@ from django.db import connection
 from gateway_site.api.errors import PolicyNotFound, PolicyViolation, Unavailable
 from organization.models import Organization, Project
 from policies import services
-from policies.enforcement.attachment import Snapshot
+from policies.enforcement.attachment import PolicySnapshot
 from policies.enforcement.background_judging import background
 from policies.enforcement.publication_cache import SnapshotReader
-from policies.enforcement.request_policies import Gate
+from policies.enforcement.request_policies import RequestPolicies
 from policies.judges.quoted import QuotedJudge
 from policies.models import Policy, Verdict
 from policies.verdicts.writer import writer
@@ -36,13 +36,13 @@ def names(project: Project, *policy_ids: str) -> list[str]:
     """Of the versions that a request of the project would get now."""
 
     async def run() -> list[str]:
-        gate = await Gate.open(project=project, request_id=REQUEST, policy_ids=policy_ids)
-        return [version.name for version in gate.versions]
+        policies = await RequestPolicies.attach(project=project, request_id=REQUEST, policy_ids=policy_ids)
+        return [version.name for version in policies.versions]
 
     return asyncio.run(run())
 
 
-async def asked(reader: SnapshotReader, organization: Organization) -> Snapshot:
+async def asked(reader: SnapshotReader, organization: Organization) -> PolicySnapshot:
     return await reader.ask(organization.pk)
 
 
@@ -90,9 +90,9 @@ def test_another_process_publishes_and_this_one_knows_at_once(
 
 def test_a_request_keeps_what_it_began_with(acme: Organization, project: Project, published: Policy) -> None:
     async def run(meanwhile: Callable[[], Any]) -> None:
-        gate = await Gate.open(project=project, request_id=REQUEST)
+        policies = await RequestPolicies.attach(project=project, request_id=REQUEST)
         await asyncio.to_thread(meanwhile)
-        await gate.check_request([PHRASE])
+        await policies.check_request([PHRASE])
 
     def second_version() -> None:
         services.edit_policy(policy=published, revision=2, changes={"rule": "Is it else?"}, actor=SOMEONE)
@@ -172,9 +172,9 @@ def test_every_verdict_becomes_a_row_without_the_text(acme: Organization, projec
     make_published(acme, name="monitoring", mode="monitoring", rule="Is it rude?")
 
     async def run() -> None:
-        gate = await Gate.open(project=project, request_id=REQUEST, judge=QuotedJudge())
+        policies = await RequestPolicies.attach(project=project, request_id=REQUEST, judge=QuotedJudge())
         try:
-            await gate.check_request([f"secret {PHRASE}"])
+            await policies.check_request([f"secret {PHRASE}"])
         finally:
             await background.drain(10)
 

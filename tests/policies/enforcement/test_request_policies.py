@@ -12,12 +12,12 @@ import pytest
 from gateway_site.api import envelope
 from gateway_site.api.errors import ApiError, JudgeUnavailable, PolicyViolation
 from policies.enforcement.attachment import AttachedVersion
-from policies.enforcement.background_judging import background, leave
+from policies.enforcement.background_judging import background, close_policies
 from policies.judges import Judge
 from policies.judges.logprob import LogprobJudge
 from policies.judges.quoted import QuotedJudge
 from tests.policies.factories import PHRASE, noted
-from tests.policies.fakes import FakeJudge, gate, says, version
+from tests.policies.fakes import FakeJudge, request_policies, says, version
 from tests.policies.judges.judge_server import JudgeServer
 
 
@@ -26,7 +26,7 @@ def check(
 ) -> None:
     async def run() -> None:
         try:
-            await gate(*versions, judge=judge).check_request([text], **options)
+            await request_policies(*versions, judge=judge).check_request([text], **options)
         finally:
             await background.drain(10)
 
@@ -50,7 +50,7 @@ def test_it_works() -> None:
 
 def test_a_phrase_is_found_across_parts() -> None:
     async def run() -> None:
-        await gate(version()).check_request(["inter", "nal only"])
+        await request_policies(version()).check_request(["inter", "nal only"])
 
     with pytest.raises(PolicyViolation):
         asyncio.run(run())
@@ -102,7 +102,7 @@ def test_garbage_from_a_model_refuses_where_it_is_enforced_and_nowhere_else(
         async with JudgeServer(answer=answer, status=status) as server:
             judge = LogprobJudge(base_url=server.base_url, model="guard")
             try:
-                await gate(*policies, judge=judge).check_request(["hello"])
+                await request_policies(*policies, judge=judge).check_request(["hello"])
             finally:
                 await background.drain(10)
                 await judge.close()
@@ -142,7 +142,7 @@ def test_monitoring_is_off_the_path() -> None:
 
     async def run() -> float:
         started = time.monotonic()
-        await gate(version(mode="monitoring"), judge=judge).check_request(["x"])
+        await request_policies(version(mode="monitoring"), judge=judge).check_request(["x"])
         waited = time.monotonic() - started
         await background.drain(10)
         return waited
@@ -154,7 +154,7 @@ def test_monitoring_is_off_the_path() -> None:
 def test_what_is_not_judged_before_the_end_is_recorded_so() -> None:
     async def run() -> None:
         policies = [version(mode="monitoring") for _ in range(3)]
-        await gate(*policies, judge=says(0.0, seconds=30)).check_request(["x"])
+        await request_policies(*policies, judge=says(0.0, seconds=30)).check_request(["x"])
         await background.drain(0.05)
 
     asyncio.run(run())
@@ -164,9 +164,9 @@ def test_what_is_not_judged_before_the_end_is_recorded_so() -> None:
 
 def test_a_process_that_ends_leaves_nothing_open() -> None:
     async def run() -> None:
-        await gate(version(mode="monitoring")).check_request(["x"])
-        await leave(5)
-        await leave(5)
+        await request_policies(version(mode="monitoring")).check_request(["x"])
+        await close_policies(5)
+        await close_policies(5)
 
     asyncio.run(run())
 
@@ -280,7 +280,7 @@ def test_without_policies_nothing_is_asked() -> None:
             raise AssertionError
 
     check(judge=Nobody())
-    open_gate = gate(judge=Nobody())
-    assert not (open_gate.blocks_request)
-    assert not (open_gate.blocks_response)
-    assert not (open_gate.has_response_policies)
+    unattached = request_policies(judge=Nobody())
+    assert not (unattached.blocks_request)
+    assert not (unattached.blocks_response)
+    assert not (unattached.has_response_policies)
