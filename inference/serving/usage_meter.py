@@ -110,11 +110,15 @@ class UsageMeter:
         if reported is None and self._count_tokens is None and not self.has_output:
             return None
         self._count_pending()
+        completion_tokens = self._counted if reported is None else reported.completion_tokens + self._counted
+        if self.is_past_bound:
+            # What went past the bound and was cut is not the customer's to pay, who asked for no more.
+            completion_tokens = min(completion_tokens, self._output_bound)
         if reported is None:
-            return Usage(self._likely_prompt, self._within_bound(self._counted))
+            return Usage(self._likely_prompt, completion_tokens)
         return Usage(
             reported.prompt_tokens,
-            self._within_bound(reported.completion_tokens + self._counted),
+            completion_tokens,
             cached_tokens=reported.cached_tokens,
             cache_write_tokens=reported.cache_write_tokens,
             reasoning_tokens=reported.reasoning_tokens,
@@ -123,10 +127,6 @@ class UsageMeter:
     def unfinished(self) -> list[int]:
         """The indexes of completions that have not ended."""
         return [index for index in range(self._completions) if index not in self._finished]
-
-    def _within_bound(self, completion_tokens: int) -> int:
-        """The tokens to charge: what went past the bound and was cut is not the customer's to pay."""
-        return min(completion_tokens, self._output_bound) if self.is_past_bound else completion_tokens
 
     def quantities(self, usage: Usage) -> Quantities:
         """The usage, with the prompt's images, as prices are applied to it."""
