@@ -82,20 +82,20 @@ class CostForm(ActionForm):
 def reservation_confirmation_rows(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
         ("State", reservation.get_state_display()),
-        ("Of", f"{reservation.project} of {reservation.organization}"),
+        ("Project", f"{reservation.project} of {reservation.organization}"),
         ("Model", reservation.model),
         ("Admitted", timestamp(reservation.admitted_at)),
         ("Held", money(reservation.reserved_nanousd)),
     ]
     if (observed := reservation.observed) is not None:
         seen = f"{observed.prompt} prompt and {observed.completion} completion tokens"
-        rows.append(("Seen before it was lost", f"{seen}, {short_usd(cost(reservation.price, observed))}"))
+        rows.append(("Tokens seen", f"{seen}, {short_usd(cost(reservation.price, observed))}"))
     if "cost" in given:
         charged = min(given["cost"], reservation.reserved_nanousd)
         rows += [
             ("Charged to the customer", exact_money(charged)),
-            ("Given back", money(reservation.reserved_nanousd - charged)),
-            ("Your own loss", money(given["cost"] - charged)),
+            ("Released", money(reservation.reserved_nanousd - charged)),
+            ("Operator's loss", money(given["cost"] - charged)),
         ]
     return rows
 
@@ -155,7 +155,7 @@ class ReservationAdmin(ReadOnlyAdmin):
     @confirmed_action(
         label="Settle",
         consequence="The request is charged at this cost at once. What was held beyond it goes back to the "
-        "customer; what it cost beyond the hold is your loss. This cannot be undone.",
+        "customer; what it cost beyond the hold is the operator's loss. This cannot be undone.",
         icon="task_alt",
         confirmation_rows=reservation_confirmation_rows,
         applies=is_unknown,
@@ -238,7 +238,7 @@ class ReservationAdmin(ReadOnlyAdmin):
         # Of one that is over it says nothing.
         return timestamp(reservation.deadline_at) if reservation.state == Reservation.State.HELD else ""
 
-    @display(description="Lost sight of")
+    @display(description="Outcome unknown since")
     def lost(self, reservation: Reservation) -> SafeString:
         return timestamp(reservation.unknown_at)
 
@@ -249,7 +249,7 @@ class ReservationAdmin(ReadOnlyAdmin):
     @display(description="Receipt")
     def receipt(self, reservation: Reservation) -> SafeString:
         address = reverse("admin:inference_activity_change", args=[reservation.pk])
-        return format_html('<a class="text-link" href="{}">What became of the request</a>', address)
+        return format_html('<a class="text-link" href="{}">Receipt of the request</a>', address)
 
 
 @admin.register(CostLine)

@@ -34,7 +34,7 @@ class LedgerAuditAdmin(ReadOnlyAdmin):
     def what_is_broken(self, audit: LedgerAudit) -> str:
         return ", ".join(str(each["name"]) for each in audit.findings)
 
-    @display(description="Took", ordering="seconds")
+    @display(description="Duration", ordering="seconds")
     def took(self, audit: LedgerAudit) -> str:
         return f"{audit.seconds:.3f} s"
 

@@ -32,7 +32,7 @@ from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 from organization.models import Organization, Project
 
-PERIOD_WORDS = {"day": "a day (UTC)", "month": "a month (UTC)", "total": "ever"}
+PERIOD_WORDS = {"day": "per day (UTC)", "month": "per month (UTC)", "total": "in total"}
 
 
 def scope_of(row: services.SpendingScope | Account) -> services.SpendingScope:
@@ -62,7 +62,7 @@ def limits_panel(scope: services.SpendingScope) -> Panel:
     used = used_now(caps)
     return Panel(
         title="Spending limits",
-        headings=["Limits", "Spending in", "Limit", "Used", "Left"],
+        headings=["Applies to", "Period", "Limit", "Used", "Left"],
         rows=[
             [
                 format_html('<a class="text-link" href="{}">{}</a>', address_of(cap), words_for(cap)),
@@ -89,7 +89,7 @@ def words_for(cap: SpendingCap) -> str:
 
 
 class LimitForm(ActionForm):
-    period = forms.ChoiceField(choices=list(PERIOD_WORDS.items()), widget=Select, label="Spending in")
+    period = forms.ChoiceField(choices=list(PERIOD_WORDS.items()), widget=Select, label="Period")
     limit = UsdField(label="Limit (USD)")
 
     def clean_limit(self) -> int:
@@ -118,13 +118,13 @@ def _change(
 ) -> list[tuple[str, Any]]:
     used = sum(services.used_in_period(scope, period))
     rows: list[tuple[str, Any]] = [
-        ("Spending in", PERIOD_WORDS[period]),
-        ("Limit now", money(cap.limit_nanousd) if cap else "none"),
+        ("Period", PERIOD_WORDS[period]),
+        ("Current limit", money(cap.limit_nanousd) if cap else "none"),
         ("New limit", exact_money(limit)),
         ("Used in this period already", money(used)),
     ]
     if used >= limit:
-        rows.append(("Careful", "This is used up: new requests are refused at once. Running ones go on."))
+        rows.append(("Warning", "This is used up: new requests are refused at once. Running ones go on."))
     return rows
 
 
@@ -159,9 +159,9 @@ def cap_confirmation_rows(cap: SpendingCap, given: dict[str, Any]) -> list[tuple
     if "limit" in given:
         return _change(scope_of_cap(cap), cap.period, cap, given["limit"])
     return [
-        ("Limits", words_for(cap)),
-        ("Spending in", PERIOD_WORDS[cap.period]),
-        ("Limit now", money(cap.limit_nanousd)),
+        ("Applies to", words_for(cap)),
+        ("Period", PERIOD_WORDS[cap.period]),
+        ("Current limit", money(cap.limit_nanousd)),
         ("Used in this period", money(used_now([cap]).get(cap.pk, 0))),
     ]
 
@@ -178,7 +178,7 @@ class PeriodInline(TabularInline):
     fields = readonly_fields = ["starts", "ends", "held", "settled"]
     ordering = ["-starts_at"]
     max_num = 0
-    verbose_name_plural = "What it has counted"
+    verbose_name_plural = "Usage by period"
     per_page = 20
 
     @display(description="From")
@@ -203,6 +203,7 @@ class SpendingCapAdmin(ReadOnlyAdmin):
     """Limits that exist. New ones are set where they belong: on an organization, a project or a key."""
 
     about = "The most that an organization, a project or a key may spend in a day, in a month, or ever."
+    heading = "Spending limits"
     first_step = "Open an organization, a project or a key and choose Set limit, or use this command."
     first_command = "python manage.py set_spending_limit --project PROJECT --period month USD"
     list_display = ["scope_name", "owner", "period", "limit", "used", "left"]
@@ -223,7 +224,7 @@ class SpendingCapAdmin(ReadOnlyAdmin):
         for row in rows:
             row.used_nanousd = used.get(row.pk, 0)
 
-    @display(description="Limits")
+    @display(description="Applies to")
     def scope_name(self, cap: SpendingCap) -> str:
         return words_for(cap)
 

@@ -38,21 +38,21 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
     """Answer 403: a page for people of the console, the envelope for programs."""
     if not _is_in_console(request):
         return exception_handler.forbidden(request, exception)
-    return _console_page(request, "admin/errors/403.html", "This is not yours to do", 403)
+    return _console_page(request, "admin/errors/403.html", "Permission denied", 403)
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer 404: a page for people of the console, the envelope for programs."""
     if not _is_in_console(request):
         return exception_handler.not_found(request, exception)
-    return _console_page(request, "admin/errors/404.html", "There is nothing here", 404)
+    return _console_page(request, "admin/errors/404.html", "Page not found", 404)
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer 403 to a form without its CSRF token: nearly always a page from before the last log-in."""
     if not _is_in_console(request):
         return csrf_failure(request, reason)
-    return _console_page(request, "admin/errors/403_csrf.html", "This page was too old", 403)
+    return _console_page(request, "admin/errors/403_csrf.html", "Page expired", 403)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

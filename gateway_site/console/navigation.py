@@ -31,7 +31,7 @@ def _list(title: str, icon: str, app: str, model: str) -> dict[str, Any]:
 NAVIGATION: list[dict[str, Any]] = [
     {"items": [{"title": "Overview", "icon": "space_dashboard", "link": reverse_lazy("admin:index")}]},
     {
-        "title": "Watch",
+        "title": "Monitoring",
         "items": [
             _list("Requests", "receipt_long", "inference", "activity"),
             _page("Live tail", "stream", "/admin/tail/", "inference.view_activity"),
@@ -39,7 +39,7 @@ NAVIGATION: list[dict[str, Any]] = [
         ],
     },
     {
-        "title": "People & keys",
+        "title": "Organizations & keys",
         "items": [
             _list("Organizations", "apartment", "organization", "organization"),
             _list("Projects", "folder", "organization", "project"),
@@ -48,11 +48,11 @@ NAVIGATION: list[dict[str, Any]] = [
         ],
     },
     {
-        "title": "Money",
+        "title": "Billing",
         "items": [
             _list("Credit", "account_balance_wallet", "billing", "account"),
             _list("Grants", "add_card", "billing", "creditgrant"),
-            _list("Limits", "speed", "billing", "spendingcap"),
+            _list("Spending limits", "speed", "billing", "spendingcap"),
             _list("Reservations", "hourglass_top", "billing", "reservation"),
             _page("Costs", "bar_chart", reverse_lazy("costs"), "billing.view_costline"),
             _list("Cost lines", "list_alt", "billing", "costline"),
@@ -75,7 +75,7 @@ NAVIGATION: list[dict[str, Any]] = [
         ],
     },
     {
-        "title": "Trail",
+        "title": "Administration",
         "items": [
             _list("Audit trail", "footprint", "organization", "auditevent"),
             _list("Ledger audits", "balance", "billing", "ledgeraudit"),

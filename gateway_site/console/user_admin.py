@@ -86,8 +86,8 @@ class RoleForm(ActionForm):
 
 def user_confirmation_rows(user: User, given: dict[str, Any]) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
-        ("Role now", users.role_of(user) or "none"),
-        ("Last log-in", timestamp(user.last_login)),
+        ("Current role", users.role_of(user) or "none"),
+        ("Last login", timestamp(user.last_login)),
     ]
     if "role" in given:
         rows.append(("New role", given["role"]))
@@ -152,11 +152,11 @@ class UserAdmin(ModelAdmin):
     def state(self, user: User) -> str:
         return "active" if user.is_active else "deactivated"
 
-    @display(description="Last log-in", ordering="last_login")
+    @display(description="Last login", ordering="last_login")
     def last_seen(self, user: User) -> SafeString:
         return timestamp(user.last_login)
 
-    @display(description="Since", ordering="date_joined")
+    @display(description="Created", ordering="date_joined")
     def joined(self, user: User) -> SafeString:
         return timestamp(user.date_joined)
 
@@ -193,7 +193,7 @@ class UserAdmin(ModelAdmin):
     @confirmed_action(
         label="Deactivate",
         consequence="The person is logged out and cannot log in until they are reactivated. What they did "
-        "stays in the trail.",
+        "stays in the audit trail.",
         done="deactivated",
         icon="person_off",
         confirmation_rows=user_confirmation_rows,
@@ -246,12 +246,12 @@ class RoleAdmin(ReadOnlyAdmin):
             verb = each.codename.removesuffix(f"_{kind.model}").replace("_", " ")
             allowed[_list_title(kind.model_class()) or kind.model].append(verb)
         rows = [[model, ", ".join(verbs)] for model, verbs in sorted(allowed.items())]
-        return [Panel("What it may do", ["Of", "May"], rows, empty="Nothing.")]
+        return [Panel("Permissions", ["Page", "Allowed"], rows, empty="Nothing.")]
 
-    @display(description="What it is for")
+    @display(description="Description")
     def meaning(self, group: Group) -> str:
         return roles.ROLES.get(group.name, "")
 
-    @display(description="People", ordering="person_count")
+    @display(description="Users", ordering="person_count")
     def people(self, group: Any) -> int:
         return int(group.person_count)

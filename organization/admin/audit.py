@@ -37,7 +37,7 @@ def changes_html(details: dict[str, Any]) -> SafeString:
         if name != BEFORE
     ]
     if not lines:
-        return format_html("<span>{}</span>", "nothing more")
+        return format_html("<span>{}</span>", "no details")
     return format_html_join("", "<div>{}: {}</div>", lines)
 
 
@@ -139,7 +139,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
             kind,
         )
 
-    @display(description="Who", ordering="actor_label")
+    @display(description="Actor", ordering="actor_label")
     def actor(self, event: AuditEvent) -> SafeString:
         return format_html(
             '{}<span class="under">{}</span>', event.actor_label, event.get_actor_kind_display()

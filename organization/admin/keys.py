@@ -68,10 +68,10 @@ class KeyForm(forms.ModelForm):
     """The form of a new key. Its value is generated."""
 
     permissions = forms.MultipleChoiceField(
-        required=False, widget=CheckboxSelectMultiple, help_text="None chosen: every one of its kind."
+        required=False, widget=CheckboxSelectMultiple, help_text="None chosen: all permissions."
     )
     expires_in_days = forms.IntegerField(
-        required=False, min_value=1, max_value=36_500, widget=IntegerInput, help_text="Empty: never."
+        required=False, min_value=1, max_value=36_500, widget=IntegerInput, help_text="Empty: the key never expires."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -95,12 +95,12 @@ def key_confirmation_rows(key: Any, given: dict[str, Any]) -> list[tuple[str, An
     """What a confirmation says of a key: which one it is, and whether anybody would miss it."""
     rows: list[tuple[str, Any]] = [
         ("Value", format_html('<span class="mono">{}</span>', key.redacted_value)),
-        ("Belongs to", _owner_of(key)),
-        ("Status now", str(key.status)),
+        ("Owner", _owner_of(key)),
+        ("Status", str(key.status)),
         ("Last used", timestamp(key.last_used_at)),
     ]
     if _is_archived(key):
-        rows.append(("Careful", "The project is archived: its keys admit nothing, whatever their status."))
+        rows.append(("Warning", "The project is archived: its keys admit nothing, whatever their status."))
     return rows
 
 

@@ -36,7 +36,7 @@ def archive_confirmation_rows(project: Project, given: dict[str, Any]) -> list[t
     return [
         ("Organization", project.organization),
         ("Active keys that stop working", keys.count()),
-        ("One of them was last used", timestamp(used.last_used_at if used else None)),
+        ("Last used", timestamp(used.last_used_at if used else None)),
     ]
 
 

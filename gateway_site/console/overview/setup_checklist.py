@@ -54,7 +54,7 @@ def setup_checklist(request: HttpRequest) -> SetupChecklist | None:
         _step(
             request,
             "Add a backend and a model",
-            "Say where models are, then choose which are served and at what price.",
+            "Add a server that has models, then choose which are served and at what price.",
             served is not None,
             "inference.catalogmodel" if Backend.objects.exists() else "inference.backend",
         ),
@@ -67,7 +67,7 @@ def setup_checklist(request: HttpRequest) -> SetupChecklist | None:
         ),
         _step(
             request,
-            "Make a project and an API key",
+            "Create a project and an API key",
             "An application uses the key, and its costs are the project's. Its value is shown once.",
             _has_live_key(),
             "organization.projectkey" if Project.objects.exists() else "organization.project",

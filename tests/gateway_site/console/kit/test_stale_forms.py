@@ -52,7 +52,7 @@ def columns(row: Any) -> dict[str, Any]:
 # --- pages that were left open ------------------------------------------------------------------------
 
 
-def test_it_works(console: Client, world: World) -> None:
+def test_saving_a_form_changes_only_what_was_typed(console: Client, world: World) -> None:
     """Whoever opens a form and saves it changes what they typed, and nothing else."""
     model: CatalogModel = world[CatalogModel]
     before = columns(model)
@@ -67,7 +67,7 @@ def test_it_works(console: Client, world: World) -> None:
     }
 
 
-def test_an_old_page_sets_no_price_back_and_switches_no_model_on(console: Client, world: World) -> None:
+def test_an_old_page_sets_no_price_back_and_enables_no_model(console: Client, world: World) -> None:
     model = world[CatalogModel]
     opened = form_on(console, page(model))
     inference_services.save_model(
@@ -82,7 +82,7 @@ def test_an_old_page_sets_no_price_back_and_switches_no_model_on(console: Client
     assert (model.prompt_price_picousd, model.is_enabled, model.display_name) == (9_000, False, "Acme")
 
 
-def test_an_old_page_brings_back_no_place_that_was_switched_off(console: Client, world: World) -> None:
+def test_an_old_page_enables_no_deployment_that_was_disabled(console: Client, world: World) -> None:
     model, backend = world[CatalogModel], world[Backend]
     opened = form_on(console, page(model))
     inference_services.save_deployment(
@@ -93,7 +93,7 @@ def test_an_old_page_brings_back_no_place_that_was_switched_off(console: Client,
     assert not Deployment.objects.get().is_enabled
 
 
-def test_an_old_page_switches_no_backend_on(console: Client, world: World) -> None:
+def test_an_old_page_enables_no_backend(console: Client, world: World) -> None:
     backend = world[Backend]
     opened = form_on(console, page(backend))
     console.post(doing(backend, "disable"), CONFIRMED)
@@ -254,29 +254,29 @@ def test_a_negative_cost_is_not_reviewed(console: Client, world: World) -> None:
 # --- what is not there ----------------------------------------------------------------------------------
 
 
-def test_what_is_gone_is_told_on_a_page(console: Client, world: World) -> None:
+def test_a_row_that_is_gone_gets_the_404_page(console: Client, world: World) -> None:
     cap = world[SpendingCap]
     removal = doing(cap, "remove")
     console.post(removal, CONFIRMED)
 
     for answer in (console.get(removal), console.post(removal, CONFIRMED), console.get("/admin/nothing/")):
         assert answer.status_code == 404
-        assert "There is nothing at this address" in answer.content.decode()
+        assert "Page not found" in answer.content.decode()
     assert Client().get("/v1/nothing").headers["Content-Type"] == "application/json"
 
 
-def test_a_form_from_before_the_login_is_told_on_a_page(world: World) -> None:
+def test_a_form_from_before_the_login_gets_the_csrf_page(world: World) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(someone("Owner"))
 
     answer = client.post(doing(world[ProjectKey], "revoke"), CONFIRMED)
 
     assert answer.status_code == 403
-    assert "This page was opened too long ago" in answer.content.decode()
+    assert "This page has expired" in answer.content.decode()
     assert ProjectKey.objects.get().revoked_at is None
 
 
-def test_a_failure_of_ours_is_told_on_a_page_that_needs_nothing(
+def test_an_unforeseen_failure_gets_the_500_page_without_session_or_database(
     console: Client, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def break_down(*args: Any, **kwargs: Any) -> None:
@@ -289,7 +289,7 @@ def test_a_failure_of_ours_is_told_on_a_page_that_needs_nothing(
 
     assert answer.status_code == 500
     said = answer.content.decode()
-    assert "This did not work" in said
+    assert "Something went wrong" in said
     assert "secret detail" not in said
     assert ProjectKey.objects.get().revoked_at is None
 
@@ -308,5 +308,5 @@ def test_the_trail_leads_only_where_there_is_something_to_see(console: Client, w
     assert f'href="{page(guest)}"' in read(console, page(made))
 
 
-def test_there_is_one_history(console: Client, world: World) -> None:
+def test_djangos_own_history_page_is_not_served(console: Client, world: World) -> None:
     assert console.get(page(world[ProjectKey], "history")).status_code == 404

@@ -35,7 +35,7 @@ def statuses(times: int, **options: str) -> list[int]:
     return [log_in(password=WRONG, **options).status_code for _ in range(times)]
 
 
-def test_it_works(caplog: pytest.LogCaptureFixture) -> None:
+def test_logging_in_leads_to_the_overview_and_is_recorded(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "gateway_site.console.login.views")
 
     answer = log_in()
@@ -67,7 +67,7 @@ def test_a_wrong_password_is_counted_and_recorded_without_it(caplog: pytest.LogC
     assert not AuditEvent.objects.filter(action="user.log_in").exists()
 
 
-def test_after_five_the_right_one_is_refused_too() -> None:
+def test_after_five_wrong_passwords_the_right_one_is_refused_too() -> None:
     assert statuses(5) == [200] * 5
 
     answer = log_in()
@@ -205,7 +205,7 @@ def test_no_more_passwords_are_checked_at_once_than_the_machine_can(monkeypatch:
 
     assert [answer.status_code for answer in answers] == [503] * 6
     assert answers[0].headers["Retry-After"] == "5"
-    assert "was not looked at" in answers[0].content.decode()
+    assert "was not checked" in answers[0].content.decode()
     assert log_in().status_code == 302, "what was not tried is not counted"
 
 

@@ -55,7 +55,7 @@ def receipt_of(client: Client, request_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["json", "sse"])
-def test_it_works(gateway: Gateway, stream: bool) -> None:
+def test_a_playground_request_is_answered_and_has_a_receipt(gateway: Gateway, stream: bool) -> None:
     gateway.simulate("echo")
     ada = owner()
     value = take_key(ada, gateway.project)
@@ -89,7 +89,7 @@ def test_the_key_is_short_lived_and_may_do_one_thing(gateway: Gateway) -> None:
     assert event.target_id == str(key.pk)
 
 
-def test_its_value_is_told_once_and_kept_nowhere(gateway: Gateway) -> None:
+def test_the_value_of_a_playground_key_is_sent_once_and_stored_nowhere(gateway: Gateway) -> None:
     ada = owner()
     answer = ada.post(reverse("playground-session"), {"project": str(gateway.project.pk)})
     value = answer.json()["value"]
@@ -201,7 +201,9 @@ def test_being_logged_in_opens_nothing_to_customers(gateway: Gateway) -> None:
 
 
 @pytest.mark.django_db
-def test_the_page_offers_what_can_be_asked(project: Project, django_assert_max_num_queries: Any) -> None:
+def test_the_page_offers_the_models_that_can_be_served(
+    project: Project, django_assert_max_num_queries: Any
+) -> None:
     services.create_project(organization=project.organization, name=HOSTILE, actor=SOMEONE)
     ended, _ = services.create_project(organization=project.organization, name="Ended", actor=SOMEONE)
     services.archive_project(project=ended, actor=SOMEONE)
@@ -228,12 +230,12 @@ def test_the_page_offers_what_can_be_asked(project: Project, django_assert_max_n
 @pytest.mark.django_db
 def test_the_page_says_what_is_missing(acme: Organization) -> None:
     ada = owner()
-    assert "Make a project first" in ada.get(reverse("playground")).content.decode()
+    assert "Create a project first" in ada.get(reverse("playground")).content.decode()
 
     services.create_project(organization=acme, name="Web", actor=SOMEONE)
     shown = ada.get(reverse("playground")).content.decode()
 
-    assert "No model can be asked" in shown
+    assert "No model is available" in shown
     assert reverse("admin:inference_catalogmodel_changelist") in shown
 
 
