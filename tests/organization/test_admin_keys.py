@@ -20,7 +20,7 @@ def ids(*keys: AdminKey) -> list[str]:
     return [str(key.pk) for key in keys]
 
 
-def test_it_works(acme: Organization, api: ApiClient) -> None:
+def test_admin_keys_of_the_organization_are_listed(acme: Organization, api: ApiClient) -> None:
     answer = api.get(URL)
 
     assert answer.status == 200

@@ -13,7 +13,7 @@ def url(project: Project) -> str:
     return f"/v1/organization/projects/{project.pk}/archive"
 
 
-def test_it_works(api: ApiClient, project: Project) -> None:
+def test_an_archived_project_is_reported_as_deleted(api: ApiClient, project: Project) -> None:
     # As the SDKs send it: a content type, and no body.
     answer = api.post(url(project), headers={"Content-Type": "application/json", "Content-Length": "0"})
 

@@ -87,7 +87,7 @@ def test_keys_are_listed_without_their_values(acme: Organization, project: Proje
     assert made[0].key.redacted_value in say("list_keys", "Acme")
 
 
-def test_a_person_is_told_in_words(db: None) -> None:
+def test_a_command_answers_people_in_sentences(db: None) -> None:
     assert "Created organization Acme" in say("create_organization", "Acme")
     assert "already" in say("create_organization", "Acme")
     say("create_project", "Acme", "Web")

@@ -31,7 +31,7 @@ def age_record(age: timedelta) -> None:
     IdempotencyRecord.objects.update(created_at=F("created_at") - age)
 
 
-def test_it_works(api: ApiClient, project: Project) -> None:
+def test_a_created_project_key_is_returned_with_its_value(api: ApiClient, project: Project) -> None:
     answer = create(api, project)
 
     assert answer.status == 200

@@ -136,7 +136,7 @@ def test_the_file_names_things_and_has_their_ids(acme: Customer) -> None:
     assert [row["day"] for row in rows] == sorted(row["day"] for row in rows)
 
 
-def test_no_days_but_those_asked_for(acme: Customer) -> None:
+def test_the_file_has_only_the_days_of_the_range(acme: Customer) -> None:
     rows = rows_of(owner().get(f"{FILE}?{asked(acme, first=after(1), last=after(2))}"))
 
     assert {row["day"] for row in rows} == {after(1).isoformat(), after(2).isoformat()}

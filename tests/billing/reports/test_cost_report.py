@@ -38,7 +38,7 @@ def amounts(found: list[Any]) -> list[list[str]]:
     return [[result["amount"]["value"] for result in bucket] for bucket in found]
 
 
-def test_it_works(api: ApiClient, ours: Customer) -> None:
+def test_the_report_has_a_bucket_with_the_settled_costs_of_a_day(api: ApiClient, ours: Customer) -> None:
     settle(Usage(ours, FIRST, prompt=1_500, completion=500), Usage(ours, FIRST, prompt=250_000_000))
 
     answer = api.get(f"{URL}?start_time={START}&end_time={START + DAY}")

@@ -223,7 +223,9 @@ def test_the_page_size_may_change_on_the_way(api: ApiClient) -> None:
     assert [bucket["start_time"] for bucket in second["data"]] == [START + day * DAY for day in range(2, 7)]
 
 
-def test_the_end_that_was_now_stays_where_it_was(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cursor_keeps_the_end_of_a_report_that_ended_now(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = time.time()
     start = int(now) - 2 * DAY
     first = api.get(f"{URL}?start_time={start}&limit=1").json

@@ -49,7 +49,7 @@ def settle_many(customer: Customer, count: int) -> None:
         settle(Usage(customer, after(i % 3), 1 + i, 1 + i))
 
 
-def test_it_works(ours: Customer) -> None:
+def test_a_roll_up_moves_every_cost_into_daily_sums(ours: Customer) -> None:
     settle(Usage(ours, FIRST, 5, 7), Usage(ours, FIRST, 11, 0))
     settle(Usage(ours, FIRST, 100))
     settle(Usage(ours, after(1), 3, price=FREE))
@@ -160,7 +160,7 @@ def test_a_run_leaves_alone_what_another_has_taken(transactional_db: None, is_po
     assert sums(DailyCost) == sums(CostLine)
 
 
-def test_the_command(ours: Customer) -> None:
+def test_the_rollup_costs_command_says_how_many_rows_it_moved(ours: Customer) -> None:
     settle_many(ours, 4)
     waiting = UnrolledCost.objects.count()
 

@@ -92,7 +92,7 @@ def check_everything(window: Console) -> None:
     window.check_accessible("a bad page")
 
 
-def test_the_dark_is_looked_at_on_pages_that_there_are() -> None:
+def test_the_screens_checked_in_dark_mode_exist() -> None:
     assert {screen.name for screen in (LOGIN, *every_screen())} >= LOOKED_AT_IN_THE_DARK
 
 

@@ -84,7 +84,7 @@ def test_a_key_that_is_shown_once_is_for_no_cache(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "costs/", "playground/", "tail/", "password_change/", "search/?s=a"])
-def test_pages_that_are_of_no_row(world: World, path: str) -> None:
+def test_pages_without_a_row_have_a_strict_policy(world: World, path: str) -> None:
     answer = owner().get(f"/admin/{path}")
 
     assert answer.status_code == 200
@@ -118,7 +118,7 @@ def test_pages_for_whoever_is_refused(world: World) -> None:
         assert_strict(answer)
 
 
-def test_the_page_after_a_failure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_500_page_has_a_strict_policy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     client = owner()
     client.raise_request_exception = False
 

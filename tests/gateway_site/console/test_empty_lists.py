@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 NEVER_EMPTY = {User, Group}
 
 
-def test_it_works() -> None:
+def test_an_empty_list_says_what_it_is_for_and_how_to_begin() -> None:
     page = owner().get(listing(ProjectKey)).content.decode()
 
     assert "No API keys yet" in page

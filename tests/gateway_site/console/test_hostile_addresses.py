@@ -81,7 +81,7 @@ def post(client: Client, address: str, **fields: str) -> int:
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("value", READ_BY_LISTS, ids=ascii)
-def test_lists(value: str, console: Client) -> None:
+def test_no_query_of_a_list_is_a_server_error(value: str, console: Client) -> None:
     for model in MODELS:
         filters = parameters_of(site._registry[model].list_filter, model)
         assert ask(console, listing(model), value, *OF_EVERY_LIST, *filters) == {}, model
@@ -89,7 +89,7 @@ def test_lists(value: str, console: Client) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_other_pages(value: str, console: Client) -> None:
+def test_no_query_of_another_page_is_a_server_error(value: str, console: Client) -> None:
     for address, names in OTHER_PAGES.items():
         assert ask(console, address, value, *names) == {}, address
     field = {"app_label": "organization", "model_name": "projectkey", "field_name": "project"}
@@ -99,7 +99,7 @@ def test_other_pages(value: str, console: Client) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_rows_of_any_id(value: str, console: Client) -> None:
+def test_no_id_in_the_address_of_a_row_is_a_server_error(value: str, console: Client) -> None:
     text = quote(value.encode("utf-8", "surrogatepass"), safe="")
     for model in MODELS:
         for kind in ("change", "do/revoke"):
@@ -108,7 +108,7 @@ def test_rows_of_any_id(value: str, console: Client) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_actions_on_rows_of_any_id(value: str, console: Client) -> None:
+def test_no_id_of_a_chosen_row_is_a_server_error(value: str, console: Client) -> None:
     actions = {User: "deactivate", ProjectKey: "revoke", CatalogModel: "disable", PassedCheck: "withdraw"}
     for model, action in actions.items():
         assert post(console, listing(model), action=action, _selected_action=value) < 500, model
@@ -133,7 +133,7 @@ def test_a_log_in_with_any_text(value: str) -> None:
         "%00%00aaaaaaaa",
     ],
 )
-def test_any_cookie(cookie: str) -> None:
+def test_no_cookie_is_a_server_error(cookie: str) -> None:
     for name in ("sessionid", "messages", "csrftoken", "known_device"):
         answer = exchange("GET", "/admin/login/", [("Cookie", f"{name}={cookie}")])
         assert answer.status == 200, name

@@ -40,7 +40,7 @@ def assert_inert(answer: Any, about: object) -> None:
     assert "//49" not in text, about
 
 
-def test_on_every_list_and_every_page(world: World) -> None:
+def test_hostile_names_are_inert_on_every_list_and_page(world: World) -> None:
     client = owner()
 
     for model in MODELS:
@@ -50,7 +50,7 @@ def test_on_every_list_and_every_page(world: World) -> None:
     assert_inert(client.get(listing(ProjectKey), {"q": NAME}), "a search")
 
 
-def test_on_every_page_that_asks_before_it_acts(world: World) -> None:
+def test_hostile_names_are_inert_on_every_confirmation_page(world: World) -> None:
     client = owner()
 
     for model, action in every_action():
@@ -61,7 +61,7 @@ def test_on_every_page_that_asks_before_it_acts(world: World) -> None:
                 assert_inert(answer, f"{action.name}, reviewed")
 
 
-def test_on_the_page_with_a_secret_and_in_what_is_said_afterwards(world: World) -> None:
+def test_hostile_names_are_inert_on_the_page_of_a_secret_and_in_messages(world: World) -> None:
     client, yes = owner(), {"confirmed": "yes"}
 
     assert_inert(client.post(doing(world[ProjectKey], "rotate"), yes), "secret")
@@ -70,5 +70,5 @@ def test_on_the_page_with_a_secret_and_in_what_is_said_afterwards(world: World) 
     assert_inert(typed, "what was typed")
 
 
-def test_nothing_was_forgotten() -> None:
+def test_every_registered_model_is_covered() -> None:
     assert set(site._registry) == set(MODELS)

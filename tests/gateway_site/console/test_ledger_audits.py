@@ -72,7 +72,7 @@ def test_the_schedule_keeps_one_and_says_what_is_broken(
     assert entry["options"]["expires"] == entry["schedule"].total_seconds()
 
 
-def test_only_the_newest_are_kept(acme: Customer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_audits_are_kept(acme: Customer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audits, "KEPT", 3)
     for _ in range(5):
         audits.audit_and_record()
@@ -83,7 +83,7 @@ def test_only_the_newest_are_kept(acme: Customer, monkeypatch: pytest.MonkeyPatc
     assert LedgerAudit.objects.filter(pk=newest.pk if newest else None).exists()
 
 
-def test_no_timeout_cuts_it_short(acme: Customer) -> None:
+def test_an_audit_runs_without_a_statement_timeout(acme: Customer) -> None:
     with CaptureQueriesContext(
         connection,
     ) as asked:
@@ -113,7 +113,7 @@ def test_people_read_what_was_found(broken: None, django_assert_max_num_queries:
     assert "sum of its grants" in one.content.decode()
 
 
-def test_nobody_writes_one_by_hand(broken: None) -> None:
+def test_nobody_adds_changes_or_deletes_an_audit_by_hand(broken: None) -> None:
     audits.audit_and_record()
     ada, row = owner(), LedgerAudit.objects.get()
 

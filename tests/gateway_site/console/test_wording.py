@@ -61,7 +61,7 @@ def test_an_id_keeps_its_first_letter(console: Client) -> None:
     assert heading(console, doing(model, "disable")) == ["Models", "acme/small", "Disable"]
 
 
-def test_what_is_tried_is_named(console: Client, world: World) -> None:
+def test_the_page_to_try_a_policy_names_it(console: Client, world: World) -> None:
     policy = world[Policy]
 
     shown = read(console, reverse("admin:policies_policy_try", args=[policy.pk]))
@@ -70,7 +70,7 @@ def test_what_is_tried_is_named(console: Client, world: World) -> None:
     assert f'href="{page(policy)}"' in shown
 
 
-def test_a_new_one_is_announced(console: Client) -> None:
+def test_the_page_to_add_a_row_says_what_is_added(console: Client) -> None:
     assert heading(console, reverse("admin:organization_projectkey_add")) == ["API keys", "Add API key"]
 
 
@@ -85,7 +85,7 @@ def test_what_belongs_to_an_organization_bears_its_name(console: Client, world: 
     assert heading(console, page(world[Verdict]))[1].startswith(("Match by ", "No match by "))
 
 
-def test_a_name_is_not_worth_a_query(world: World) -> None:
+def test_the_text_of_a_row_takes_no_query(world: World) -> None:
     account = Account.objects.get()
 
     with CaptureQueriesContext(connection) as asked:

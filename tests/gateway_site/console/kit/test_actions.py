@@ -38,7 +38,7 @@ pytestmark = pytest.mark.django_db
 MOST_QUERIES = 12
 
 
-def test_it_works(console: Client, world: World) -> None:
+def test_an_action_is_confirmed_and_carried_out_from_a_rows_page(console: Client, world: World) -> None:
     key = world[ProjectKey]
 
     asked = console.get(doing(key, "revoke")).content.decode()
@@ -53,7 +53,7 @@ def test_it_works(console: Client, world: World) -> None:
     assert doing(key, "revoke") not in console.get(page(key)).content.decode()
 
 
-def test_a_link_changes_nothing_whatever_it_says(console: Client, world: World) -> None:
+def test_a_get_of_an_action_changes_nothing_whatever_its_query(console: Client, world: World) -> None:
     before = AuditEvent.objects.count()
     for model, action in every_action():
         for query in ({}, form_of(action)):
@@ -75,7 +75,7 @@ def test_a_post_without_its_token_is_refused(world: World) -> None:
     assert AuditEvent.objects.count() == before
 
 
-def test_a_post_that_is_not_sure_is_asked(console: Client, world: World) -> None:
+def test_an_unconfirmed_post_gets_the_confirmation_page(console: Client, world: World) -> None:
     answer = console.post(doing(world[ProjectKey], "revoke"), {})
 
     assert 'name="confirmed" value="yes"' in answer.content.decode()
@@ -89,7 +89,7 @@ def test_what_is_not_there_cannot_be_acted_on(console: Client, world: World, pro
     assert console.post(doing(world[ProjectKey], "explode"), {"confirmed": "yes"}).status_code == 403
 
 
-def test_an_archive_tells_how_many_keys_stop(console: Client, world: World) -> None:
+def test_the_confirmation_of_an_archive_counts_the_keys_that_stop(console: Client, world: World) -> None:
     project = world[Project]
     make_project_key(project)
     services.revoke_key(key=make_project_key(project).key, actor=SOMEONE)
@@ -119,7 +119,7 @@ def test_a_draft_is_published_as_it_was_seen(console: Client, world: World) -> N
     assert (published.state, published.current_version.rule) == ("enforcing", "Is it another?")
 
 
-def test_models_and_backends_are_switched_off_and_on(console: Client, world: World) -> None:
+def test_models_and_backends_are_disabled_and_enabled(console: Client, world: World) -> None:
     backend, model = world[Backend], world[CatalogModel]
     assert model.pk in console.get(doing(backend, "disable")).content.decode()  # has no other place
 

@@ -13,7 +13,7 @@ NO_IDS = ["", "x" * 100_000, "9" * 400, "-1", "9999-99-99", "<script>'\"{{7*7}}"
 
 
 @pytest.mark.parametrize("no_id", NO_IDS, ids=lambda each: ascii(each[:12]))
-def test_an_action_on_what_cannot_be_a_row(world: World, no_id: str) -> None:
+def test_an_action_on_an_id_that_no_row_can_have_is_refused(world: World, no_id: str) -> None:
     client = owner()
     client.raise_request_exception = False
     for model, action in every_action():

@@ -37,7 +37,7 @@ def key(project: Project) -> ProjectKey:
     return made
 
 
-def test_it_works(key: ProjectKey) -> None:
+def test_a_request_appears_in_the_live_tail_when_it_ends(key: ProjectKey) -> None:
     ada = owner()
     before = make_request(key, ago=timedelta(minutes=3))
 
@@ -199,7 +199,7 @@ def test_one_person_opens_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -
     play(scenario)
 
 
-def test_a_page_that_speaks_is_closed() -> None:
+def test_a_socket_that_sends_a_message_is_closed() -> None:
     ada = owner()
 
     async def scenario() -> None:
@@ -212,7 +212,7 @@ def test_a_page_that_speaks_is_closed() -> None:
     play(scenario)
 
 
-def test_watching_keeps_no_connection(key: ProjectKey, database_vendor: str) -> None:
+def test_watching_holds_no_database_connection(key: ProjectKey, database_vendor: str) -> None:
     if database_vendor != "postgresql":
         pytest.skip("SQLite has no pool to run dry")
     ada = owner()

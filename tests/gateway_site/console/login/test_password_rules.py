@@ -38,7 +38,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize("password", REFUSED.values(), ids=REFUSED)
-def test_refused(password: str) -> None:
+def test_a_password_that_is_easy_to_guess_is_refused(password: str) -> None:
     user = User.objects.create_superuser("ada.lovelace", password=OLD)
     client = Client()
     client.force_login(user)
@@ -53,7 +53,7 @@ def test_refused(password: str) -> None:
 
 
 @pytest.mark.parametrize("password", TAKEN)
-def test_taken(password: str) -> None:
+def test_a_password_that_is_hard_to_guess_is_accepted(password: str) -> None:
     validate_password(password, User(username="ada.lovelace"))
 
 

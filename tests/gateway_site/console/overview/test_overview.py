@@ -181,7 +181,7 @@ def test_an_organization_that_nobody_has_is_said_to_be_none(acme: Customer, text
 # --- banners -----------------------------------------------------------------------------------------
 
 
-def test_credit_that_lasts_is_no_news(acme: Customer) -> None:
+def test_credit_that_lasts_long_enough_is_not_warned_about(acme: Customer) -> None:
     assert not seen(owner()).context["low_credit"]["named"]
 
 

@@ -57,7 +57,7 @@ def revoked_by() -> list[str]:
     return list(events.values_list("actor_label", flat=True))
 
 
-def test_at_the_log_out(oleg: User, project: Project) -> None:
+def test_logging_out_revokes_the_key_of_that_browser_alone(oleg: User, project: Project) -> None:
     browser, value = browser_of(oleg, project)
     _, elsewhere = browser_of(oleg, project)
 

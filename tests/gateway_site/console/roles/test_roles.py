@@ -37,7 +37,7 @@ def held_by(group: Group) -> set[str]:
     return {f"{each.content_type.app_label}.{each.codename}" for each in rows}
 
 
-def test_it_works(world: World) -> None:
+def test_an_operator_suspends_a_key_and_cannot_grant_credit(world: World) -> None:
     """An operator suspends a key, and cannot grant credit."""
     operator = signed_in(someone(OPERATOR))
     key, organization = world.customer.key, world.customer.organization
@@ -132,7 +132,7 @@ def test_the_lists_offer_what_the_role_may_do(world: World) -> None:
     assert offered(READER, ProjectKey) == set()
 
 
-def test_to_act_on_something_is_to_see_it(world: World) -> None:
+def test_an_action_on_a_row_needs_the_permission_to_view_it(world: World) -> None:
     """Someone who may grant credit, and may not see organizations."""
     blind = person("billing.add_creditgrant", "billing.change_spendingcap")
     organization = world.customer.organization

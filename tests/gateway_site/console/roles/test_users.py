@@ -45,7 +45,7 @@ def root() -> User:
     return get_user_model().objects.create_superuser("root", password="x")
 
 
-def test_it_works(owner: User) -> None:
+def test_a_new_user_logs_in_with_the_password_shown_once(owner: User) -> None:
     """An owner adds someone, who logs in with the password that was shown once."""
     client = signed_in(owner)
 
