@@ -71,7 +71,11 @@ class KeyForm(forms.ModelForm):
         required=False, widget=CheckboxSelectMultiple, help_text="None chosen: all permissions."
     )
     expires_in_days = forms.IntegerField(
-        required=False, min_value=1, max_value=36_500, widget=IntegerInput, help_text="Empty: the key never expires."
+        required=False,
+        min_value=1,
+        max_value=36_500,
+        widget=IntegerInput,
+        help_text="Empty: the key never expires.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.gateway_site.console.people import owner
+from tests.gateway_site.console.clients import owner
 from tests.harness.live_server import LiveServer, live_server
 from tests.inference.customer import Gateway, question
 

@@ -161,7 +161,10 @@ def _hints() -> dict[str, dict[str, str]]:
         "project_archived": ("Choose another project.", "admin:organization_project_changelist"),
         "project_": ("See the spending limits.", "admin:billing_spendingcap_changelist"),
         "key_": ("See the spending limits.", "admin:billing_spendingcap_changelist"),
-        "model_": ("See the models, their prices and deployments.", "admin:inference_catalogmodel_changelist"),
+        "model_": (
+            "See the models, their prices and deployments.",
+            "admin:inference_catalogmodel_changelist",
+        ),
         "policy_": ("See the policies.", "admin:policies_policy_changelist"),
     }
     return {code: {"text": text, "url": reverse(name)} for code, (text, name) in pages.items()}

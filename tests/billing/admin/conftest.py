@@ -2,4 +2,4 @@
 
 from tests.conftest import acme as acme
 from tests.gateway_site.console.conftest import console as console
-from tests.gateway_site.console.conftest import world as world
+from tests.gateway_site.console.conftest import samples as samples

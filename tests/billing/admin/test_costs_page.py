@@ -23,7 +23,7 @@ from organization.models import Organization
 from tests.billing.factories import Customer, make_customer
 from tests.billing.settled_requests import FIRST, Usage, after, hold, midnight, settle
 from tests.factories import make_admin_key
-from tests.gateway_site.console.people import customer, owner, person
+from tests.gateway_site.console.clients import customer, owner, person
 from tests.harness.client import ApiClient
 from tests.harness.ledger_checks import assert_books_balance
 

@@ -12,9 +12,9 @@ from django.db import connection
 from django.test.utils import setup_databases, teardown_databases
 from pytest_django import DjangoDbBlocker
 
+from tests.e2e.console.console_data import create_console_data, make_requests
 from tests.e2e.console.driver import CHROMIUM, Console, browser
 from tests.e2e.console.site import Site
-from tests.e2e.console.world import build_world, make_requests
 from tests.harness.isolation.table_reset import tables
 from tests.harness.ledger_checks import decide_everything
 from tests.harness.live_server import ROOT, live_server
@@ -58,13 +58,13 @@ def site(shared_database: None) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
         environment = {**environment_of_process(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
         environment["GATEWAY_STATIC_ROOT"] = str(collected_files(environment))
-        world = build_world()
+        data = create_console_data()
         with live_server(environment, settings_module="tests.settings") as server:
-            make_requests(world, server.address)
+            make_requests(data, server.address)
             # The browser's driver keeps a loop in this thread, which Django takes for asynchronous code.
             patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
             with browser() as opened:
-                yield Site(world, server, opened)
+                yield Site(data, server, opened)
     decide_everything()
 
 

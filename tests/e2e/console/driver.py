@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, sync_playwright
 
-from tests.e2e.console.world import OPERATOR, PASSWORD
+from tests.e2e.console.console_data import OPERATOR, PASSWORD
 
 CHROMIUM = shutil.which("chromium")
 WIDE, NARROW = (1440, 900), (390, 844)

@@ -11,7 +11,7 @@ from django.contrib.admin import site
 from django.urls import reverse
 
 from policies.models import Policy
-from tests.e2e.console.world import UNBROKEN
+from tests.e2e.console.console_data import UNBROKEN
 
 # Somebody who may do everything, for the pages to say what can be done on them.
 ANYONE: Any = SimpleNamespace(
@@ -30,7 +30,7 @@ class Screen:
         if self.row_of is None:
             return reverse(self.route) + self.query
         row = _row_of(self.row_of)
-        assert row is not None, f"the world has no {self.row_of._meta.verbose_name}"
+        assert row is not None, f"the data has no {self.row_of._meta.verbose_name}"
         return reverse(self.route, args=[row.pk])
 
 

@@ -57,14 +57,14 @@ def _set_up(data: str) -> None:
 
 
 def _look(out: Path, only: str, axe: Path | None) -> Iterator[str]:
+    from tests.e2e.console.console_data import create_console_data, make_requests
     from tests.e2e.console.driver import DARK, LIGHT, NARROW, WIDE, browser, new_console
     from tests.e2e.console.pages import LOGIN, every_screen
-    from tests.e2e.console.world import build_world, make_requests
     from tests.harness.live_server import live_server
 
-    world = build_world()
+    data = create_console_data()
     with live_server(dict(os.environ), settings_module="tests.settings") as running:
-        make_requests(world, running.address)
+        make_requests(data, running.address)
         screens = [(each.name, each.path()) for each in every_screen() if only in each.name]
         with browser() as opened:
             for theme in (LIGHT, DARK):

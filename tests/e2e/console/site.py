@@ -7,8 +7,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
+from tests.e2e.console.console_data import ConsoleData
 from tests.e2e.console.driver import Console, new_console
-from tests.e2e.console.world import World
 from tests.harness.live_server import LiveServer
 
 
@@ -16,7 +16,7 @@ from tests.harness.live_server import LiveServer
 class Site:
     """A running console, what is in it, and a browser."""
 
-    world: World
+    data: ConsoleData
     server: LiveServer
     browser: Browser
 

@@ -18,9 +18,9 @@ from gateway_site.console.kit.actions import actions_of, address_of
 from inference.models import Backend, CatalogModel, PassedCheck
 from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies.models import Policy
+from tests.e2e.console.console_data import OPERATOR
 from tests.e2e.console.driver import DARK, LIGHT, NARROW, WIDE, Console
 from tests.e2e.console.site import Site
-from tests.e2e.console.world import OPERATOR
 
 pytestmark = pytest.mark.one_database
 
@@ -86,8 +86,8 @@ def status_of_models(site: Site, value: str) -> int:
 
 
 def test_a_key_is_revoked(console: Console, site: Site) -> None:
-    key = site.world.keys["to revoke"]
-    assert status_of_models(site, site.world.values["to revoke"]) == 200
+    key = site.data.keys["to revoke"]
+    assert status_of_models(site, site.data.values["to revoke"]) == 200
 
     press(console, key, "Revoke")
     look_at_it(console, "a confirmation")
@@ -96,11 +96,11 @@ def test_a_key_is_revoked(console: Console, site: Site) -> None:
     expect_message(console, "revoked")
     assert fresh(key).revoked_at is not None
     assert last_event() == ("project_key.revoke", OPERATOR)
-    assert status_of_models(site, site.world.values["to revoke"]) == 401
+    assert status_of_models(site, site.data.values["to revoke"]) == 401
 
 
 def test_an_impatient_click_does_it_once(console: Console, site: Site) -> None:
-    press(console, site.world.keys["shop"], "Rotate")
+    press(console, site.data.keys["shop"], "Rotate")
 
     # Nothing is sent: what would be is noted, and whether the page had stopped it by then.
     stopped = console.page.evaluate(
@@ -120,7 +120,7 @@ def test_an_impatient_click_does_it_once(console: Console, site: Site) -> None:
 
 
 def test_who_thinks_better_of_it_changes_nothing(console: Console, site: Site) -> None:
-    key, events = site.world.keys["shop"], AuditEvent.objects.count()
+    key, events = site.data.keys["shop"], AuditEvent.objects.count()
 
     press(console, key, "Revoke")
     console.page.get_by_text("Cancel", exact=True).click()
@@ -132,7 +132,7 @@ def test_who_thinks_better_of_it_changes_nothing(console: Console, site: Site) -
 
 
 def test_a_key_is_suspended_and_resumed(console: Console, site: Site) -> None:
-    key, value = site.world.keys["to suspend"], site.world.values["to suspend"]
+    key, value = site.data.keys["to suspend"], site.data.values["to suspend"]
 
     press(console, key, "Suspend")
     confirm(console, "Suspend", "stops working at once")
@@ -146,7 +146,7 @@ def test_a_key_is_suspended_and_resumed(console: Console, site: Site) -> None:
 
 
 def test_a_rotated_key_shows_its_value_once(console: Console, site: Site) -> None:
-    key, old = site.world.keys["to rotate"], site.world.values["to rotate"]
+    key, old = site.data.keys["to rotate"], site.data.values["to rotate"]
 
     press(console, key, "Rotate")
     confirm(console, "Rotate", "shown once", "old value stops working")
@@ -172,7 +172,7 @@ def test_a_new_key_shows_its_value_once(console: Console, site: Site) -> None:
     value = console.page.locator("#secret").inner_text()
     assert status_of_models(site, value) == 200
     is_not_shown_again(console, value)
-    assert ProjectKey.objects.filter(name="made by hand", project=site.world.web).count() == 1
+    assert ProjectKey.objects.filter(name="made by hand", project=site.data.web).count() == 1
 
 
 def is_not_shown_again(console: Console, value: str) -> None:
@@ -212,9 +212,9 @@ def test_an_organization_and_a_project_are_made(console: Console, site: Site) ->
 
 
 def test_credit_is_granted_after_a_look_at_what_it_makes(console: Console, site: Site) -> None:
-    account = Account.objects.get(organization=site.world.poor)
+    account = Account.objects.get(organization=site.data.poor)
 
-    press(console, site.world.poor, "Grant credit")
+    press(console, site.data.poor, "Grant credit")
     look_at_it(console, "a form")
     console.page.fill("#id_usd", "12.5")
     confirm(console, "Continue")
@@ -228,7 +228,7 @@ def test_credit_is_granted_after_a_look_at_what_it_makes(console: Console, site:
 
 
 def test_a_limit_is_set_changed_and_removed(console: Console, site: Site) -> None:
-    key = site.world.keys["shop"]
+    key = site.data.keys["shop"]
 
     press(console, key, "Set limit")
     console.page.fill("#id_limit", "7")
@@ -263,7 +263,7 @@ def test_what_nobody_knows_the_cost_of_is_written_off(console: Console, site: Si
 
 
 def test_a_policy_is_published_paused_and_resumed(console: Console, site: Site) -> None:
-    policy = site.world.policies["To publish"]
+    policy = site.data.policies["To publish"]
 
     press(console, policy, "Publish")
     confirm(console, "Publish", "goes into force at once")
@@ -280,7 +280,7 @@ def test_a_policy_is_published_paused_and_resumed(console: Console, site: Site) 
 
 
 def test_a_policy_is_tried_on_a_text(console: Console, site: Site) -> None:
-    policy: Policy = site.world.policies["Watches"]
+    policy: Policy = site.data.policies["Watches"]
     console.open(reverse("admin:policies_policy_try", args=[policy.pk]))
     console.page.fill("textarea[name=text]", "news of project nightingale")
     console.page.locator("form:has(textarea[name=text]) button[type=submit]").click()
@@ -350,7 +350,7 @@ def test_a_new_colleague_gets_a_password_that_is_shown_once(console: Console, si
 
 
 def test_somebody_who_may_only_look_is_offered_nothing_and_refused(console: Console, site: Site) -> None:
-    key = site.world.keys["shop"]
+    key = site.data.keys["shop"]
     window = site.window()
     window.log_in("read-only")
     window.open(address_of(key))

@@ -10,9 +10,9 @@ from playwright.sync_api import Page
 from billing.models import Reservation
 from inference.models import Activity
 from organization.models import AuditEvent, ProjectKey
+from tests.e2e.console.console_data import PHRASE
 from tests.e2e.console.driver import DARK, LIGHT, NARROW, WIDE, Console
 from tests.e2e.console.site import Site
-from tests.e2e.console.world import PHRASE
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.one_database
@@ -28,12 +28,12 @@ def send(page: Page, model: str, text: str) -> Any:
 
 
 def test_an_operator_plays_and_another_watches(site: Site, console: Console) -> None:
-    world, tail = site.world, site.window()
+    data, tail = site.data, site.window()
     tail.log_in("read-only")
     tail.open("/admin/tail/")
     tail.page.wait_for_selector("#tail-state:text('live')")
     console.look(LIGHT, WIDE)
-    console.open(f"/admin/playground/?project={world.play.pk}")
+    console.open(f"/admin/playground/?project={data.play.pk}")
     answered = converse(console)
     see_it_go_by(tail, answered)
     for window, name in ((console, "playground"), (tail, "tail")):
@@ -42,7 +42,7 @@ def test_an_operator_plays_and_another_watches(site: Site, console: Console) -> 
             window.check(f"{name}, {theme}")
             window.check_accessible(f"a conversation, {theme}", within="#main")
     stop_a_long_one(console)
-    paste_a_key(console, world.values["play"])
+    paste_a_key(console, data.values["play"])
     # One who only reads may watch and no more.
     refused = tail.page.goto(f"{site.server.address}/admin/playground/")
     assert refused is not None
@@ -54,12 +54,12 @@ def test_an_operator_plays_and_another_watches(site: Site, console: Console) -> 
     actions = AuditEvent.objects.filter(target_id=str(key.pk)).order_by("id").values_list("action", flat=True)
     assert list(actions) == ["project_key.create", "project_key.revoke"]
     assert Activity.objects.get(pk=answered).api_key_id == key.pk
-    charged = Reservation.objects.filter(project=world.play).order_by("admitted_at")
+    charged = Reservation.objects.filter(project=data.play).order_by("admitted_at")
     assert list(charged.values_list("api_key_id", "state", "basis")) == [
         (key.pk, "settled", "usage"),
         (key.pk, "settled", "usage"),
         (key.pk, "settled", "observed"),
-        (world.keys["play"].pk, "settled", "usage"),
+        (data.keys["play"].pk, "settled", "usage"),
     ]
 
 

@@ -39,7 +39,7 @@ def make() -> dict[str, str]:
     from billing.ledger.ledger import close_ledger
     from organization import services
     from tests.factories import SOMEONE, make_admin_key
-    from tests.gateway_site.console.people import owner
+    from tests.gateway_site.console.clients import owner
     from tests.inference.customer import Gateway
 
     organization, _ = services.create_organization(name="Acme", actor=SOMEONE)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from tests.gateway_site.console.factories import World, make_world
-from tests.gateway_site.console.people import owner
+from tests.gateway_site.console.clients import owner
+from tests.gateway_site.console.factories import SampleRows, make_sample_rows
 
 
 @pytest.fixture
-def world(db: None) -> World:
-    """One of everything that has a page."""
-    return make_world()
+def samples(db: None) -> SampleRows:
+    """One row of every model that has a page in the console."""
+    return make_sample_rows()
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ NEVER_PROBED = "http://127.0.0.1:9/v1"
 
 
 @dataclass(frozen=True)
-class World:
+class SampleRows:
     customer: Customer
     rows: dict[type[Model], Any]
 
@@ -46,7 +46,7 @@ class World:
         return self.rows[model]
 
 
-def make_world(name: str = "Acme", words: str = "Internal") -> World:
+def make_sample_rows(name: str = "Acme", words: str = "Internal") -> SampleRows:
     """Everything once, called `name` where it has a name; `words` where it has text."""
     organization, _ = services.create_organization(name=name, actor=SOMEONE)
     project, _ = services.create_project(organization=organization, name=name, actor=SOMEONE)
@@ -75,7 +75,7 @@ def make_world(name: str = "Acme", words: str = "Internal") -> World:
     ]
     roles.apply(apps)
     rows.append(Group.objects.get(name=roles.READER))
-    return World(customer, {type(row): row for row in rows})
+    return SampleRows(customer, {type(row): row for row in rows})
 
 
 def make_policy(organization: Organization, name: str, words: str) -> Policy:

@@ -20,7 +20,7 @@ from policies.models import Policy
 from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import (
     CONFIRMED,
-    World,
+    SampleRows,
     doing,
     every_action,
     form_of,
@@ -92,12 +92,12 @@ def do(client: Client, row: Any, name: str) -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(pk__gt=last))
 
 
-def test_every_action_leaves_one_entry_that_names_its_person(world: World, person: User) -> None:
+def test_every_action_leaves_one_entry_that_names_its_person(samples: SampleRows, person: User) -> None:
     client = signed_in(person)
     for model, action in every_action():
         if action.name in ASKED:
             continue
-        row, before = world[model], transaction.savepoint()
+        row, before = samples[model], transaction.savepoint()
         if step := first_step(model, action.name):
             do(client, row, step)
 
@@ -122,31 +122,31 @@ TYPED: dict[type[Model], dict[str, dict[str, str]]] = {
 }
 
 
-def test_what_was_typed_is_what_is_done(world: World, person: User) -> None:
+def test_what_was_typed_is_what_is_done(samples: SampleRows, person: User) -> None:
     client = signed_in(person)
     for model, actions in TYPED.items():
         for name, typed in actions.items():
             before = transaction.savepoint()
-            [entry] = do(client, world[model], name)
+            [entry] = do(client, samples[model], name)
             assert typed.items() <= entry.details.items(), (model, name, entry.details)
             transaction.savepoint_rollback(before)
     assert_books_balance()
 
 
-def test_what_is_so_already_is_not_done_again(world: World, person: User) -> None:
+def test_what_is_so_already_is_not_done_again(samples: SampleRows, person: User) -> None:
     """A second person with the same page open."""
     client = signed_in(person)
     for model, action in every_action():
         if action.name not in NOTHING_LEFT_TO_DO:
             continue
-        row, before = world[model], transaction.savepoint()
+        row, before = samples[model], transaction.savepoint()
         do(client, row, action.name)
         assert do(client, row, action.name) == [], (model, action.name)
         transaction.savepoint_rollback(before)
 
 
-def test_several_rows_are_acted_on_one_by_one(world: World, person: User) -> None:
-    keys = [world[ProjectKey], *make_keys(world, 2)]
+def test_several_rows_are_acted_on_one_by_one(samples: SampleRows, person: User) -> None:
+    keys = [samples[ProjectKey], *make_keys(samples, 2)]
     chosen = {"action": "suspend", "_selected_action": [str(key.pk) for key in keys[:2]]}
     last = AuditEvent.objects.latest("id").pk
 
@@ -160,10 +160,10 @@ def test_several_rows_are_acted_on_one_by_one(world: World, person: User) -> Non
 
 
 def test_no_more_rows_are_acted_on_than_a_person_can_look_at(
-    world: World, person: User, monkeypatch: pytest.MonkeyPatch
+    samples: SampleRows, person: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console_actions, "MOST_ROWS", 2)
-    keys = [world[ProjectKey], *make_keys(world, 2)]
+    keys = [samples[ProjectKey], *make_keys(samples, 2)]
     chosen = {"action": "revoke", "_selected_action": [str(key.pk) for key in keys]}
 
     signed_in(person).post(listing(ProjectKey), {**chosen, **CONFIRMED})
@@ -171,9 +171,9 @@ def test_no_more_rows_are_acted_on_than_a_person_can_look_at(
     assert not ProjectKey.objects.exclude(revoked_at=None).exists()
 
 
-def test_whatever_is_made_leaves_an_entry(world: World, person: User) -> None:
+def test_whatever_is_made_leaves_an_entry(samples: SampleRows, person: User) -> None:
     client = signed_in(person)
-    organization, project = str(world[Organization].pk), str(world[Project].pk)
+    organization, project = str(samples[Organization].pk), str(samples[Project].pk)
     model = {
         "id": "new",
         "owned_by": "x",
@@ -209,12 +209,12 @@ def test_whatever_is_made_leaves_an_entry(world: World, person: User) -> None:
         client.post(listing(made, "add"), fields)
         [entry] = AuditEvent.objects.filter(pk__gt=last)
         assert (entry.action, entry.actor_label) == (action, "bob")
-        assert entry.target_id == str(made._default_manager.exclude(pk=world[made].pk).latest("pk").pk)
+        assert entry.target_id == str(made._default_manager.exclude(pk=samples[made].pk).latest("pk").pk)
         assert made._default_manager.count() == count + 1
 
 
-def make_keys(world: World, count: int) -> list[ProjectKey]:
-    project = world[Project]
+def make_keys(samples: SampleRows, count: int) -> list[ProjectKey]:
+    project = samples[Project]
     return [
         services.create_project_key(project=project, name=f"k{number}", actor=SOMEONE).key
         for number in range(count)

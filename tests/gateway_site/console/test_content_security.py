@@ -10,9 +10,10 @@ from django.http import HttpResponse
 from django.test import Client
 
 from gateway_site.console.roles import READER
+from tests.gateway_site.console.clients import owner
 from tests.gateway_site.console.factories import (
     MODELS,
-    World,
+    SampleRows,
     doing,
     every_action,
     listing,
@@ -20,7 +21,6 @@ from tests.gateway_site.console.factories import (
     signed_in,
     someone,
 )
-from tests.gateway_site.console.people import owner
 from tests.harness.client import exchange
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -58,25 +58,25 @@ def assert_strict(answer: Any, *, scripts: str = "'self' 'unsafe-eval'") -> None
     assert InlineScripts(body.decode()).found == []
 
 
-def test_every_page_of_a_row_and_of_a_list(world: World) -> None:
+def test_every_page_of_a_row_and_of_a_list(samples: SampleRows) -> None:
     client = owner()
     for model in MODELS:
-        for path in (listing(model), page(world[model]), page(world[model], "history")):
+        for path in (listing(model), page(samples[model]), page(samples[model], "history")):
             assert_strict(client.get(path))
         shown = client.get(listing(model, "add"))
         assert shown.status_code in (200, 403)
         assert_strict(shown)
 
 
-def test_every_page_that_asks_before_it_acts_and_what_it_answers(world: World) -> None:
+def test_every_page_that_asks_before_it_acts_and_what_it_answers(samples: SampleRows) -> None:
     client = owner()
     for model, action in every_action():
-        shown = client.get(doing(world[model], action.name))
+        shown = client.get(doing(samples[model], action.name))
         assert_strict(shown)
 
 
-def test_a_key_that_is_shown_once_is_for_no_cache(world: World) -> None:
-    answer = owner().post(doing(world.customer.key, "rotate"), {"confirmed": "yes"})
+def test_a_key_that_is_shown_once_is_for_no_cache(samples: SampleRows) -> None:
+    answer = owner().post(doing(samples.customer.key, "rotate"), {"confirmed": "yes"})
 
     assert_strict(answer)
     assert "gwk_" in answer.content.decode()
@@ -84,7 +84,7 @@ def test_a_key_that_is_shown_once_is_for_no_cache(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "costs/", "playground/", "tail/", "password_change/", "search/?s=a"])
-def test_pages_without_a_row_have_a_strict_policy(world: World, path: str) -> None:
+def test_pages_without_a_row_have_a_strict_policy(samples: SampleRows, path: str) -> None:
     answer = owner().get(f"/admin/{path}")
 
     assert answer.status_code == 200
@@ -92,13 +92,13 @@ def test_pages_without_a_row_have_a_strict_policy(world: World, path: str) -> No
     assert "no-store" in answer.headers["Cache-Control"]
 
 
-def test_pages_for_whoever_is_refused(world: World) -> None:
+def test_pages_for_whoever_is_refused(samples: SampleRows) -> None:
     reader = signed_in(someone(READER))
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(someone(READER))
     answers = {
         "log-in": Client().get("/admin/login/"),
-        "forbidden": reader.get(doing(world.customer.key, "revoke")),
+        "forbidden": reader.get(doing(samples.customer.key, "revoke")),
         "missing": reader.get("/admin/nowhere/"),
         "no token": strict.post("/admin/logout/"),
         "no token, a stranger": Client(enforce_csrf_checks=True).post("/admin/login/"),
@@ -118,7 +118,7 @@ def test_pages_for_whoever_is_refused(world: World) -> None:
         assert_strict(answer)
 
 
-def test_the_500_page_has_a_strict_policy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_500_page_has_a_strict_policy(samples: SampleRows, monkeypatch: pytest.MonkeyPatch) -> None:
     client = owner()
     client.raise_request_exception = False
 

@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError
 from django.test import Client
 from psycopg_pool import PoolTimeout
 
-from tests.gateway_site.console.people import owner
+from tests.gateway_site.console.clients import owner
 
 # What is on a page does not depend on the database behind it.
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]

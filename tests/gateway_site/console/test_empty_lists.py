@@ -11,8 +11,8 @@ from django.contrib.auth.models import Group, User
 from billing.models import CreditGrant
 from organization.models import Organization, ProjectKey
 from tests.factories import make_project_key
+from tests.gateway_site.console.clients import owner
 from tests.gateway_site.console.factories import listing, signed_in, someone
-from tests.gateway_site.console.people import owner
 
 # What is on a page does not depend on the database behind it.
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]

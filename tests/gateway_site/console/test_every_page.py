@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.benchmarks import console
-from tests.gateway_site.console.people import owner
+from tests.gateway_site.console.clients import owner
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 # A list reads itself, its number, what its rows belong to and what its filters offer, the session and the

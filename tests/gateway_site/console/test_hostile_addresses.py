@@ -13,7 +13,7 @@ from django.test import Client
 from gateway_site.console.kit.list_lookups import parameters_of
 from inference.models import CatalogModel, PassedCheck
 from organization.models import ProjectKey
-from tests.gateway_site.console.factories import MODELS, World, listing, page
+from tests.gateway_site.console.factories import MODELS, SampleRows, listing, page
 from tests.harness.client import exchange
 
 pytestmark = pytest.mark.django_db
@@ -140,9 +140,9 @@ def test_no_cookie_is_a_server_error(cookie: str) -> None:
         assert exchange("GET", "/admin/", [("Cookie", f"{name}={cookie}")]).status == 302
 
 
-def test_a_long_address_is_refused_with_its_bound(console: Client, world: World) -> None:
+def test_a_long_address_is_refused_with_its_bound(console: Client, samples: SampleRows) -> None:
     for address in (listing(ProjectKey) + "?q=" + "a" * 9_000, "/admin/" + "a" * 2_000):
         answer = console.get(address)
         assert answer.status_code == 400
         assert "at most 1,024 characters" in answer.json()["error"]["message"]
-    assert console.get(page(world[ProjectKey])).status_code == 200
+    assert console.get(page(samples[ProjectKey])).status_code == 200

@@ -9,17 +9,17 @@ from django.contrib.admin import site
 from django.urls import reverse
 
 from organization.models import ProjectKey
+from tests.gateway_site.console.clients import owner
 from tests.gateway_site.console.factories import (
     MODELS,
-    World,
+    SampleRows,
     doing,
     every_action,
     form_of,
     listing,
-    make_world,
+    make_sample_rows,
     page,
 )
-from tests.gateway_site.console.people import owner
 
 # What is on a page does not depend on the database behind it.
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -28,8 +28,8 @@ WORDS = f"=HYPERLINK(1)\u202e {NAME}"
 
 
 @pytest.fixture
-def world() -> World:
-    return make_world(NAME, WORDS)
+def samples() -> SampleRows:
+    return make_sample_rows(NAME, WORDS)
 
 
 def assert_inert(answer: Any, about: object) -> None:
@@ -40,32 +40,32 @@ def assert_inert(answer: Any, about: object) -> None:
     assert "//49" not in text, about
 
 
-def test_hostile_names_are_inert_on_every_list_and_page(world: World) -> None:
+def test_hostile_names_are_inert_on_every_list_and_page(samples: SampleRows) -> None:
     client = owner()
 
     for model in MODELS:
         assert_inert(client.get(listing(model)), model)
-        assert_inert(client.get(page(world[model])), model)
+        assert_inert(client.get(page(samples[model])), model)
     assert_inert(client.get(reverse("admin:index")), "overview")
     assert_inert(client.get(listing(ProjectKey), {"q": NAME}), "a search")
 
 
-def test_hostile_names_are_inert_on_every_confirmation_page(world: World) -> None:
+def test_hostile_names_are_inert_on_every_confirmation_page(samples: SampleRows) -> None:
     client = owner()
 
     for model, action in every_action():
         if not action.is_immediate:
-            assert_inert(client.get(doing(world[model], action.name)), action.name)
+            assert_inert(client.get(doing(samples[model], action.name)), action.name)
             if action.is_reviewed:
-                answer = client.post(doing(world[model], action.name), {**form_of(action), "confirmed": ""})
+                answer = client.post(doing(samples[model], action.name), {**form_of(action), "confirmed": ""})
                 assert_inert(answer, f"{action.name}, reviewed")
 
 
-def test_hostile_names_are_inert_on_the_page_of_a_secret_and_in_messages(world: World) -> None:
+def test_hostile_names_are_inert_on_the_page_of_a_secret_and_in_messages(samples: SampleRows) -> None:
     client, yes = owner(), {"confirmed": "yes"}
 
-    assert_inert(client.post(doing(world[ProjectKey], "rotate"), yes), "secret")
-    assert_inert(client.post(doing(world[ProjectKey], "suspend"), yes, follow=True), "message")
+    assert_inert(client.post(doing(samples[ProjectKey], "rotate"), yes), "secret")
+    assert_inert(client.post(doing(samples[ProjectKey], "suspend"), yes, follow=True), "message")
     typed = client.get(reverse("admin:billing_creditgrant_add"), {"organization": WORDS})
     assert_inert(typed, "what was typed")
 

@@ -20,7 +20,7 @@ from billing.ledger import audits
 from billing.ledger.invariants import INVARIANTS
 from billing.models import Account, LedgerAudit
 from tests.billing.factories import Customer, make_customer
-from tests.gateway_site.console.people import owner, person
+from tests.gateway_site.console.clients import owner, person
 from tests.harness.ledger_checks import assert_books_balance
 
 LIST = "/admin/billing/ledgeraudit/"

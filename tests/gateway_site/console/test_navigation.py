@@ -13,7 +13,7 @@ from gateway_site.console import search
 from gateway_site.console.navigation import NAVIGATION
 from organization.models import Organization, Project
 from tests.factories import make_project_key
-from tests.gateway_site.console.people import owner, person
+from tests.gateway_site.console.clients import owner, person
 
 EVERY_PAGE = [item for group in NAVIGATION for item in group["items"]]
 # Where what is here stands in the sidebar under another one's name.

@@ -23,8 +23,8 @@ from organization.models import AuditEvent, Organization, Project, ProjectKey
 from policies import services as policy_services
 from policies.models import Policy, PolicyVersion, Verdict
 from tests.factories import SOMEONE
-from tests.gateway_site.console.factories import World, doing, listing, page, signed_in, someone
-from tests.gateway_site.console.people import person
+from tests.gateway_site.console.clients import person
+from tests.gateway_site.console.factories import SampleRows, doing, listing, page, signed_in, someone
 from tests.inference.catalog.factories import make_backend, make_model
 
 # What is on a page does not depend on the database behind it.
@@ -61,8 +61,8 @@ def test_an_id_keeps_its_first_letter(console: Client) -> None:
     assert heading(console, doing(model, "disable")) == ["Models", "acme/small", "Disable"]
 
 
-def test_the_page_to_try_a_policy_names_it(console: Client, world: World) -> None:
-    policy = world[Policy]
+def test_the_page_to_try_a_policy_names_it(console: Client, samples: SampleRows) -> None:
+    policy = samples[Policy]
 
     shown = read(console, reverse("admin:policies_policy_try", args=[policy.pk]))
 
@@ -74,18 +74,18 @@ def test_the_page_to_add_a_row_says_what_is_added(console: Client) -> None:
     assert heading(console, reverse("admin:organization_projectkey_add")) == ["API keys", "Add API key"]
 
 
-def test_what_belongs_to_an_organization_bears_its_name(console: Client, world: World) -> None:
-    assert heading(console, page(world[Account])) == ["Credit", "Acme"]
-    assert heading(console, page(world[PassedCheck])) == [
+def test_what_belongs_to_an_organization_bears_its_name(console: Client, samples: SampleRows) -> None:
+    assert heading(console, page(samples[Account])) == ["Credit", "Acme"]
+    assert heading(console, page(samples[PassedCheck])) == [
         "Passed checks",
-        f"{world[PassedCheck].check_name} of Acme",
+        f"{samples[PassedCheck].check_name} of Acme",
     ]
-    assert heading(console, page(world[SpendingCap]))[1].startswith("Limit of key Acme")
-    assert "period 1 of cap" not in read(console, page(world[SpendingCap]))
-    assert heading(console, page(world[Verdict]))[1].startswith(("Match by ", "No match by "))
+    assert heading(console, page(samples[SpendingCap]))[1].startswith("Limit of key Acme")
+    assert "period 1 of cap" not in read(console, page(samples[SpendingCap]))
+    assert heading(console, page(samples[Verdict]))[1].startswith(("Match by ", "No match by "))
 
 
-def test_the_text_of_a_row_takes_no_query(world: World) -> None:
+def test_the_text_of_a_row_takes_no_query(samples: SampleRows) -> None:
     account = Account.objects.get()
 
     with CaptureQueriesContext(connection) as asked:
@@ -95,7 +95,7 @@ def test_the_text_of_a_row_takes_no_query(world: World) -> None:
     assert len(asked) == 1
 
 
-def test_the_trail_names_whose_credit_it_was(console: Client, world: World) -> None:
+def test_the_trail_names_whose_credit_it_was(console: Client, samples: SampleRows) -> None:
     names = [f"Customer {number}" for number in range(6)]
 
     def queries() -> int:
@@ -119,7 +119,7 @@ def test_the_trail_names_whose_credit_it_was(console: Client, world: World) -> N
     ("model", "words"), [(Account, "2 accounts"), (AuditEvent, "entries"), (Group, "4 roles")]
 )
 def test_rows_are_counted_by_what_one_of_them_is(
-    console: Client, world: World, model: Any, words: str
+    console: Client, samples: SampleRows, model: Any, words: str
 ) -> None:
     organization = Organization.objects.create(name="Other")
     billing_services.grant_credit(organization=organization, amount_nanousd=1, reason="", actor=SOMEONE)
@@ -129,8 +129,8 @@ def test_rows_are_counted_by_what_one_of_them_is(
     assert re.search(rf"\d* ?{words} <", shown)
 
 
-def test_no_open_reservation_is_not_said_to_be_none_at_all(console: Client, world: World) -> None:
-    console.post(doing(world[Reservation], "write_off"), {"confirmed": "yes"})
+def test_no_open_reservation_is_not_said_to_be_none_at_all(console: Client, samples: SampleRows) -> None:
+    console.post(doing(samples[Reservation], "write_off"), {"confirmed": "yes"})
 
     shown = read(console, listing(Reservation))
 
@@ -138,14 +138,14 @@ def test_no_open_reservation_is_not_said_to_be_none_at_all(console: Client, worl
     assert "No reservations yet" not in shown
 
 
-def test_days_are_written_in_one_way(console: Client, world: World) -> None:
-    line = world[CostLine]
+def test_days_are_written_in_one_way(console: Client, samples: SampleRows) -> None:
+    line = samples[CostLine]
 
     for address in (listing(CostLine), page(line)):
         assert re.search(rf">\s*{line.day:%Y-%m-%d}\s*<", read(console, address))
 
 
-def test_a_role_says_what_it_may_do_in_the_consoles_words(console: Client, world: World) -> None:
+def test_a_role_says_what_it_may_do_in_the_consoles_words(console: Client, samples: SampleRows) -> None:
     shown = read(console, page(Group.objects.get(name="Operator")))
 
     for words in (
@@ -163,16 +163,18 @@ def test_a_role_says_what_it_may_do_in_the_consoles_words(console: Client, world
 
 
 @pytest.mark.parametrize("model", list(site._registry), ids=lambda model: model._meta.model_name)
-def test_no_label_is_a_column_of_the_database(world: World, console: Client, model: Any) -> None:
-    addresses = [listing(model)] + ([page(world[model])] if model in world.rows else [])
+def test_no_label_is_a_column_of_the_database(samples: SampleRows, console: Client, model: Any) -> None:
+    addresses = [listing(model)] + ([page(samples[model])] if model in samples.rows else [])
     for address in addresses:
         shown = read(console, address)
         for label in ("Id", "Base url", "Project ids", "Api key", "Is enabled", "Upstream id"):
             assert not re.search(rf">\s*{label}\s*(<span[^>]*>\*</span>)?\s*<", shown), (label, address)
 
 
-def test_a_key_of_an_archived_project_is_not_taken_for_one_that_works(console: Client, world: World) -> None:
-    key = world.customer.key
+def test_a_key_of_an_archived_project_is_not_taken_for_one_that_works(
+    console: Client, samples: SampleRows
+) -> None:
+    key = samples.customer.key
     addresses = [listing(ProjectKey), doing(key, "suspend"), doing(key, "resume")]
     assert not [each for each in addresses if "archived" in read(console, each)]
 
@@ -197,12 +199,12 @@ def test_a_backends_key_is_set_or_not_or_not_needed(console: Client) -> None:
     assert "appearance-none" in box  # drawn by the theme
 
 
-def test_a_version_names_its_projects(console: Client, world: World) -> None:
-    version: PolicyVersion = world[PolicyVersion]
+def test_a_version_names_its_projects(console: Client, samples: SampleRows) -> None:
+    version: PolicyVersion = samples[PolicyVersion]
     assert "none named" in read(console, page(version))
 
-    project = world.customer.project
-    policy = world[Policy]
+    project = samples.customer.project
+    policy = samples[Policy]
     policy_services.edit_policy(
         policy=policy,
         revision=policy.revision,
@@ -214,9 +216,9 @@ def test_a_version_names_its_projects(console: Client, world: World) -> None:
     assert f'<a class="text-link" href="{page(project)}">{project.name}</a>' in shown
 
 
-def test_who_may_only_look_reads_words_and_not_the_database(world: World) -> None:
+def test_who_may_only_look_reads_words_and_not_the_database(samples: SampleRows) -> None:
     reader = signed_in(someone("Read-only"))
-    project, policy, model = world[Project], world[Policy], world[CatalogModel]
+    project, policy, model = samples[Project], samples[Policy], samples[CatalogModel]
     policy_services.edit_policy(
         policy=policy,
         revision=policy.revision,
@@ -236,8 +238,8 @@ def test_who_may_only_look_reads_words_and_not_the_database(world: World) -> Non
 # --- money -------------------------------------------------------------------------------------------
 
 
-def test_an_amount_is_written_in_one_way_before_it_is_granted(console: Client, world: World) -> None:
-    address = doing(world[Organization], "grant_credit")
+def test_an_amount_is_written_in_one_way_before_it_is_granted(console: Client, samples: SampleRows) -> None:
+    address = doing(samples[Organization], "grant_credit")
     typed = {"usd": "12.5", "form_id": "1", "asked": "yes"}
 
     review = console.post(address, typed).content.decode()
@@ -256,8 +258,8 @@ def test_no_list_counts_its_table_once_for_each_choice() -> None:
     assert {page.show_facets for page in site._registry.values()} == {admin.ShowFacets.NEVER}
 
 
-def test_a_check_is_withdrawn_by_those_who_may(world: World) -> None:
-    passed = world[PassedCheck]
+def test_a_check_is_withdrawn_by_those_who_may(samples: SampleRows) -> None:
+    passed = samples[PassedCheck]
     reader = person("inference.view_passedcheck", "inference.change_passedcheck")
 
     assert reader.post(doing(passed, "withdraw"), {"confirmed": "yes"}).status_code == 403

@@ -22,7 +22,7 @@ from tests.billing.factories import PRICE, Customer, make_customer
 from tests.billing.settled_requests import Usage as Used
 from tests.billing.settled_requests import hold, settle
 from tests.factories import SOMEONE, make_project_key
-from tests.gateway_site.console.people import customer, owner, person
+from tests.gateway_site.console.clients import customer, owner, person
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.activity.factories import make_request, receipt_address
 from tests.inference.customer import Gateway, gateway_of

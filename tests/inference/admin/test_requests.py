@@ -20,7 +20,7 @@ from organization.models import Organization, Project, ProjectKey
 from tests.billing.factories import make_customer
 from tests.billing.settled_requests import FIRST, Usage, hold
 from tests.factories import make_project_key
-from tests.gateway_site.console.people import customer, owner, person
+from tests.gateway_site.console.clients import customer, owner, person
 from tests.inference.activity.factories import LIST, make_request, receipt_address
 
 pytestmark = pytest.mark.django_db

@@ -21,7 +21,7 @@ from tests.factories import SOMEONE, make_project_key
 from tests.gateway_site.console.factories import (
     CONFIRMED,
     MODELS,
-    World,
+    SampleRows,
     doing,
     every_action,
     form_of,
@@ -38,8 +38,10 @@ pytestmark = pytest.mark.django_db
 MOST_QUERIES = 12
 
 
-def test_an_action_is_confirmed_and_carried_out_from_a_rows_page(console: Client, world: World) -> None:
-    key = world[ProjectKey]
+def test_an_action_is_confirmed_and_carried_out_from_a_rows_page(
+    console: Client, samples: SampleRows
+) -> None:
+    key = samples[ProjectKey]
 
     asked = console.get(doing(key, "revoke")).content.decode()
     assert "for ever" in asked
@@ -53,44 +55,46 @@ def test_an_action_is_confirmed_and_carried_out_from_a_rows_page(console: Client
     assert doing(key, "revoke") not in console.get(page(key)).content.decode()
 
 
-def test_a_get_of_an_action_changes_nothing_whatever_its_query(console: Client, world: World) -> None:
+def test_a_get_of_an_action_changes_nothing_whatever_its_query(console: Client, samples: SampleRows) -> None:
     before = AuditEvent.objects.count()
     for model, action in every_action():
         for query in ({}, form_of(action)):
-            assert console.get(doing(world[model], action.name), query).status_code == 200, action.name
+            assert console.get(doing(samples[model], action.name), query).status_code == 200, action.name
 
     assert AuditEvent.objects.count() == before
     assert Backend.objects.get().probed_at is None
     assert_books_balance()
 
 
-def test_a_post_without_its_token_is_refused(world: World) -> None:
+def test_a_post_without_its_token_is_refused(samples: SampleRows) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("ada"))
     before = AuditEvent.objects.count()
 
     for model, action in every_action():
-        answer = client.post(doing(world[model], action.name), form_of(action))
+        answer = client.post(doing(samples[model], action.name), form_of(action))
         assert answer.status_code == 403, action.name
     assert AuditEvent.objects.count() == before
 
 
-def test_an_unconfirmed_post_gets_the_confirmation_page(console: Client, world: World) -> None:
-    answer = console.post(doing(world[ProjectKey], "revoke"), {})
+def test_an_unconfirmed_post_gets_the_confirmation_page(console: Client, samples: SampleRows) -> None:
+    answer = console.post(doing(samples[ProjectKey], "revoke"), {})
 
     assert 'name="confirmed" value="yes"' in answer.content.decode()
     assert ProjectKey.objects.get().revoked_at is None
 
 
-def test_what_is_not_there_cannot_be_acted_on(console: Client, world: World, project: Project) -> None:
-    gone = doing(world[ProjectKey], "revoke").replace(str(world[ProjectKey].pk), str(project.pk))
+def test_what_is_not_there_cannot_be_acted_on(console: Client, samples: SampleRows, project: Project) -> None:
+    gone = doing(samples[ProjectKey], "revoke").replace(str(samples[ProjectKey].pk), str(project.pk))
 
     assert console.post(gone, {"confirmed": "yes"}).status_code == 404
-    assert console.post(doing(world[ProjectKey], "explode"), {"confirmed": "yes"}).status_code == 403
+    assert console.post(doing(samples[ProjectKey], "explode"), {"confirmed": "yes"}).status_code == 403
 
 
-def test_the_confirmation_of_an_archive_counts_the_keys_that_stop(console: Client, world: World) -> None:
-    project = world[Project]
+def test_the_confirmation_of_an_archive_counts_the_keys_that_stop(
+    console: Client, samples: SampleRows
+) -> None:
+    project = samples[Project]
     make_project_key(project)
     services.revoke_key(key=make_project_key(project).key, actor=SOMEONE)
 
@@ -99,8 +103,8 @@ def test_the_confirmation_of_an_archive_counts_the_keys_that_stop(console: Clien
     assert ("Active keys that stop working", 2) in told.context["described"][0][1]
 
 
-def test_a_draft_is_published_as_it_was_seen(console: Client, world: World) -> None:
-    policy = world[Policy]
+def test_a_draft_is_published_as_it_was_seen(console: Client, samples: SampleRows) -> None:
+    policy = samples[Policy]
     told = console.get(doing(policy, "publish")).content.decode()
     assert "Does it say &quot;Internal&quot;?" in told
     assert "all projects of Acme: 1 active" in told
@@ -119,8 +123,8 @@ def test_a_draft_is_published_as_it_was_seen(console: Client, world: World) -> N
     assert (published.state, published.current_version.rule) == ("enforcing", "Is it another?")
 
 
-def test_models_and_backends_are_disabled_and_enabled(console: Client, world: World) -> None:
-    backend, model = world[Backend], world[CatalogModel]
+def test_models_and_backends_are_disabled_and_enabled(console: Client, samples: SampleRows) -> None:
+    backend, model = samples[Backend], samples[CatalogModel]
     assert model.pk in console.get(doing(backend, "disable")).content.decode()  # has no other place
 
     for row in (backend, model):
@@ -136,13 +140,13 @@ def test_models_and_backends_are_disabled_and_enabled(console: Client, world: Wo
     }
 
 
-def test_a_backend_is_asked_and_its_models_are_imported(console: Client, world: World) -> None:
+def test_a_backend_is_asked_and_its_models_are_imported(console: Client, samples: SampleRows) -> None:
     with model_list_server() as upstream:
         upstream.offer("small", "large")
         Backend.objects.update(base_url=upstream.base_url)
-        console.post(doing(world[Backend], "ask"), {})
+        console.post(doing(samples[Backend], "ask"), {})
         said = console.post(
-            doing(world[Backend], "sync"), {"before_ids": "theirs/", **CONFIRMED}, follow=True
+            doing(samples[Backend], "sync"), {"before_ids": "theirs/", **CONFIRMED}, follow=True
         ).content.decode()
 
     assert Backend.objects.get().probed_at is not None
@@ -152,10 +156,10 @@ def test_a_backend_is_asked_and_its_models_are_imported(console: Client, world: 
     assert not added.filter(is_enabled=True).exists()
 
 
-def test_an_unknown_request_is_written_off(console: Client, world: World) -> None:
-    console.post(doing(world[Reservation], "write_off"), {"confirmed": "yes"})
+def test_an_unknown_request_is_written_off(console: Client, samples: SampleRows) -> None:
+    console.post(doing(samples[Reservation], "write_off"), {"confirmed": "yes"})
 
-    assert Reservation.objects.get(pk=world[Reservation].pk).state == "written_off"
+    assert Reservation.objects.get(pk=samples[Reservation].pk).state == "written_off"
     assert_books_balance()
 
 
@@ -163,11 +167,11 @@ def test_an_unknown_request_is_written_off(console: Client, world: World) -> Non
 
 
 def test_spending_of_thirty_days_stands_beside_keys_projects_and_organizations(
-    console: Client, world: World
+    console: Client, samples: SampleRows
 ) -> None:
     today = timezone.now().date()
-    key = world[ProjectKey]
-    owned = {"organization": world[Organization], "project": key.project, "api_key": key, "lines": 1}
+    key = samples[ProjectKey]
+    owned = {"organization": samples[Organization], "project": key.project, "api_key": key, "lines": 1}
     UnrolledCost.objects.all().delete()
     for model, ago, amount in ((DailyCost, 0, 2), (UnrolledCost, 29, 3), (DailyCost, 30, 50)):
         model.objects.create(
@@ -178,8 +182,8 @@ def test_spending_of_thirty_days_stands_beside_keys_projects_and_organizations(
         assert "$5.00" in console.get(listing(shown)).content.decode(), shown
 
 
-def test_matches_of_today_and_the_week_stand_beside_policies(console: Client, world: World) -> None:
-    version = world[Policy].current_version
+def test_matches_of_today_and_the_week_stand_beside_policies(console: Client, samples: SampleRows) -> None:
+    version = samples[Policy].current_version
     today = timezone.now().date()
     for ago, matches in ((0, 3), (6, 4), (7, 100)):
         DailyVerdicts.objects.create(day=today - timedelta(days=ago), version=version, matches=matches)
@@ -187,25 +191,25 @@ def test_matches_of_today_and_the_week_stand_beside_policies(console: Client, wo
     assert "3 / 7" in console.get(listing(Policy)).content.decode()
 
 
-def test_a_project_tells_which_policies_apply(console: Client, world: World) -> None:
-    shown = console.get(page(world[Project])).content.decode()
+def test_a_project_tells_which_policies_apply(console: Client, samples: SampleRows) -> None:
+    shown = console.get(page(samples[Project])).content.decode()
 
     assert "Policies that apply to every request" in shown
-    assert page(world[Policy]) in shown
+    assert page(samples[Policy]) in shown
 
 
-def test_an_event_tells_what_was_before_and_leads_to_its_target(console: Client, world: World) -> None:
-    console.post(doing(world[CatalogModel], "disable"), {"confirmed": "yes"})
+def test_an_event_tells_what_was_before_and_leads_to_its_target(console: Client, samples: SampleRows) -> None:
+    console.post(doing(samples[CatalogModel], "disable"), {"confirmed": "yes"})
     event = AuditEvent.objects.latest("id")
 
     told = console.get(page(event)).content.decode()
 
     assert '<span class="change-old">yes</span> → <span class="change-new">no</span>' in told
-    assert page(world[CatalogModel]) in told
+    assert page(samples[CatalogModel]) in told
 
 
 @pytest.mark.one_database
-def test_lists_of_thirty_take_as_few_queries_as_lists_of_one(console: Client, world: World) -> None:
+def test_lists_of_thirty_take_as_few_queries_as_lists_of_one(console: Client, samples: SampleRows) -> None:
     few = {model: queries(console, listing(model)) for model in MODELS}
     for number in range(30):
         organization, _ = services.create_organization(name=f"o{number}", actor=SOMEONE)
@@ -213,7 +217,7 @@ def test_lists_of_thirty_take_as_few_queries_as_lists_of_one(console: Client, wo
         make_project_key(project)
         make_policy(organization, f"p{number}", "x")
     for _ in range(5):
-        settle(world.customer, 10)
+        settle(samples.customer, 10)
     many = {model: queries(console, listing(model)) for model in MODELS}
 
     # The trail names each kind of thing with one query, and there are more kinds now.

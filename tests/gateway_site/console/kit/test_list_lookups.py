@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from billing.models import CreditGrant
 from inference.models import Activity
 from organization.models import AuditEvent, Organization, ProjectKey
-from tests.gateway_site.console.factories import MODELS, World, listing, page
+from tests.gateway_site.console.factories import MODELS, SampleRows, listing, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 LOOKUPS = (
@@ -61,7 +61,7 @@ def declared(model: type[Model], user: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("model", PAGES, ids=lambda model: model._meta.label_lower)
-def test_only_declared_lookups_are_allowed(model: type[Model], world: World) -> None:
+def test_only_declared_lookups_are_allowed(model: type[Model], samples: SampleRows) -> None:
     user = User.objects.create_superuser("root")
     allowed, its_page = declared(model, user), site._registry[model]
     request = RequestFactory().get(listing(model))
@@ -82,7 +82,7 @@ def _without_output(its_page: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("model", PAGES, ids=lambda model: model._meta.label_lower)
-def test_filters_get_every_parameter_that_they_read(model: type[Model], world: World) -> None:
+def test_filters_get_every_parameter_that_they_read(model: type[Model], samples: SampleRows) -> None:
     root = User.objects.create_superuser("root")
     its_page = site._registry[model]
     request = RequestFactory().get(listing(model))
@@ -110,7 +110,7 @@ def test_filters_get_every_parameter_that_they_read(model: type[Model], world: W
     ],
 )
 def test_a_lookup_that_no_filter_has_is_refused_unread(
-    model: type[Model], query: dict[str, str], console: Client, world: World
+    model: type[Model], query: dict[str, str], console: Client, samples: SampleRows
 ) -> None:
     with CaptureQueriesContext(connection) as made:
         answer = console.get(listing(model), query)
@@ -119,10 +119,10 @@ def test_a_lookup_that_no_filter_has_is_refused_unread(
     assert len(made) == 2, "the session and its person, and nothing else"
 
 
-def test_filters_and_links_still_narrow(console: Client, world: World) -> None:
-    organization = world[Organization]
+def test_filters_and_links_still_narrow(console: Client, samples: SampleRows) -> None:
+    organization = samples[Organization]
     queries: list[tuple[type[Model], dict[str, str]]] = [
-        (ProjectKey, {"project__id__exact": str(world[ProjectKey].project_id)}),
+        (ProjectKey, {"project__id__exact": str(samples[ProjectKey].project_id)}),
         (CreditGrant, {"account__organization__id__exact": str(organization.pk)}),
         (AuditEvent, {"actor_kind__exact": "staff"}),
         (AuditEvent, {"organization__id__exact": str(organization.pk)}),
@@ -136,10 +136,10 @@ def test_filters_and_links_still_narrow(console: Client, world: World) -> None:
         assert answer.context["cl"].has_active_filters or model is CreditGrant, query
 
 
-def test_every_link_to_a_list_that_pages_show_opens(console: Client, world: World) -> None:
+def test_every_link_to_a_list_that_pages_show_opens(console: Client, samples: SampleRows) -> None:
     seen: set[str] = set()
     for model in MODELS:
-        for address in (page(world[model]), listing(model)):
+        for address in (page(samples[model]), listing(model)):
             text = console.get(address, follow=True).content.decode()
             links = [
                 link
@@ -153,7 +153,7 @@ def test_every_link_to_a_list_that_pages_show_opens(console: Client, world: Worl
         assert console.get(link, follow=True).status_code == 200, link
 
 
-def test_a_search_of_many_words_finds_nothing_and_says_so(console: Client, world: World) -> None:
+def test_a_search_of_many_words_finds_nothing_and_says_so(console: Client, samples: SampleRows) -> None:
     for words in ("a " * 2_000, "a" * 3_000):
         answer = console.get(listing(ProjectKey), {"q": words})
         assert answer.status_code == 200
@@ -161,7 +161,7 @@ def test_a_search_of_many_words_finds_nothing_and_says_so(console: Client, world
         assert list(answer.context["cl"].result_list) == []
 
 
-def test_an_autocomplete_of_many_words_finds_nothing(console: Client, world: World) -> None:
+def test_an_autocomplete_of_many_words_finds_nothing(console: Client, samples: SampleRows) -> None:
     field = {"app_label": "organization", "model_name": "projectkey", "field_name": "project"}
 
     few = console.get("/admin/autocomplete/", {**field, "term": "acme"})

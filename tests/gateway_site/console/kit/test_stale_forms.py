@@ -20,7 +20,7 @@ from policies.models import Policy
 from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import (
     CONFIRMED,
-    World,
+    SampleRows,
     doing,
     listing,
     make_policy,
@@ -52,9 +52,9 @@ def columns(row: Any) -> dict[str, Any]:
 # --- pages that were left open ------------------------------------------------------------------------
 
 
-def test_saving_a_form_changes_only_what_was_typed(console: Client, world: World) -> None:
+def test_saving_a_form_changes_only_what_was_typed(console: Client, samples: SampleRows) -> None:
     """Whoever opens a form and saves it changes what they typed, and nothing else."""
-    model: CatalogModel = world[CatalogModel]
+    model: CatalogModel = samples[CatalogModel]
     before = columns(model)
 
     send(console, page(model), {**form_on(console, page(model)), "display_name": "Small"})
@@ -67,8 +67,8 @@ def test_saving_a_form_changes_only_what_was_typed(console: Client, world: World
     }
 
 
-def test_an_old_page_sets_no_price_back_and_enables_no_model(console: Client, world: World) -> None:
-    model = world[CatalogModel]
+def test_an_old_page_sets_no_price_back_and_enables_no_model(console: Client, samples: SampleRows) -> None:
+    model = samples[CatalogModel]
     opened = form_on(console, page(model))
     inference_services.save_model(
         model_id=model.pk, changes={"prompt_price_picousd": 9_000, "is_enabled": False}, actor=SOMEONE
@@ -82,8 +82,8 @@ def test_an_old_page_sets_no_price_back_and_enables_no_model(console: Client, wo
     assert (model.prompt_price_picousd, model.is_enabled, model.display_name) == (9_000, False, "Acme")
 
 
-def test_an_old_page_enables_no_deployment_that_was_disabled(console: Client, world: World) -> None:
-    model, backend = world[CatalogModel], world[Backend]
+def test_an_old_page_enables_no_deployment_that_was_disabled(console: Client, samples: SampleRows) -> None:
+    model, backend = samples[CatalogModel], samples[Backend]
     opened = form_on(console, page(model))
     inference_services.save_deployment(
         model=model, backend=backend, upstream_id="Acme", is_enabled=False, actor=SOMEONE
@@ -93,8 +93,8 @@ def test_an_old_page_enables_no_deployment_that_was_disabled(console: Client, wo
     assert not Deployment.objects.get().is_enabled
 
 
-def test_an_old_page_enables_no_backend(console: Client, world: World) -> None:
-    backend = world[Backend]
+def test_an_old_page_enables_no_backend(console: Client, samples: SampleRows) -> None:
+    backend = samples[Backend]
     opened = form_on(console, page(backend))
     console.post(doing(backend, "disable"), CONFIRMED)
     changed = {**opened, "base_url": "http://127.0.0.1:10/v1"}
@@ -104,8 +104,8 @@ def test_an_old_page_enables_no_backend(console: Client, world: World) -> None:
     assert (backend.is_enabled, backend.base_url) == (False, opened["base_url"])
 
 
-def test_a_probe_is_no_change_to_a_backend(console: Client, world: World) -> None:
-    backend = world[Backend]
+def test_a_probe_is_no_change_to_a_backend(console: Client, samples: SampleRows) -> None:
+    backend = samples[Backend]
     opened = form_on(console, page(backend))
     console.post(doing(backend, "ask"), {})
 
@@ -115,18 +115,18 @@ def test_a_probe_is_no_change_to_a_backend(console: Client, world: World) -> Non
     assert backend.base_url == "http://127.0.0.1:10/v1"
 
 
-def test_a_reader_is_not_shown_what_only_a_form_needs(world: World) -> None:
+def test_a_reader_is_not_shown_what_only_a_form_needs(samples: SampleRows) -> None:
     reader = signed_in(someone("Read-only"))
 
-    for row in (world[CatalogModel], world[Backend]):
+    for row in (samples[CatalogModel], samples[Backend]):
         assert not re.search(r">\s*Seen\b", read(reader, page(row)))
 
 
 # --- two people -----------------------------------------------------------------------------------------
 
 
-def test_a_colleagues_new_value_is_not_rotated_away(console: Client, world: World) -> None:
-    key = world[ProjectKey]
+def test_a_colleagues_new_value_is_not_rotated_away(console: Client, samples: SampleRows) -> None:
+    key = samples[ProjectKey]
     opened = form_on(console, doing(key, "rotate"))
     colleague = signed_in(someone("Operator"))
     assert "Copy the value now" in send(colleague, doing(key, "rotate"), CONFIRMED)
@@ -140,8 +140,8 @@ def test_a_colleagues_new_value_is_not_rotated_away(console: Client, world: Worl
     assert AuditEvent.objects.filter(action="project_key.rotate").count() == 2
 
 
-def test_a_draft_that_nobody_saw_is_not_published_with_others(console: Client, world: World) -> None:
-    policies = [world[Policy], make_policy(world[Organization], "second", "x")]
+def test_a_draft_that_nobody_saw_is_not_published_with_others(console: Client, samples: SampleRows) -> None:
+    policies = [samples[Policy], make_policy(samples[Organization], "second", "x")]
     chosen = {"action": "publish", "_selected_action": [str(each.pk) for each in policies]}
 
     said = send(console, listing(Policy), {**chosen, "mode": "enforcing", **CONFIRMED})
@@ -150,9 +150,11 @@ def test_a_draft_that_nobody_saw_is_not_published_with_others(console: Client, w
     assert set(Policy.objects.values_list("state", flat=True)) == {"monitoring"}
 
 
-def test_a_limit_that_two_people_remove_is_removed_once(world: World) -> None:
+def test_a_limit_that_two_people_remove_is_removed_once(samples: SampleRows) -> None:
     cap = SpendingCap.objects.get()
-    billing_services.set_spending_limit(scope=world[ProjectKey], period="day", limit_nanousd=7, actor=SOMEONE)
+    billing_services.set_spending_limit(
+        scope=samples[ProjectKey], period="day", limit_nanousd=7, actor=SOMEONE
+    )
 
     for seen_by in (cap, SpendingCap.objects.get()):
         billing_services.remove_spending_limit(cap=seen_by, actor=SOMEONE)
@@ -162,8 +164,8 @@ def test_a_limit_that_two_people_remove_is_removed_once(world: World) -> None:
     assert_books_balance()
 
 
-def test_rows_that_left_the_list_meanwhile_are_told(console: Client, world: World) -> None:
-    key = world[ProjectKey]
+def test_rows_that_left_the_list_meanwhile_are_told(console: Client, samples: SampleRows) -> None:
+    key = samples[ProjectKey]
     services.suspend_key(key=key, actor=SOMEONE)
     chosen = {"action": "revoke", "_selected_action": [str(key.pk)]}
 
@@ -177,10 +179,10 @@ def test_rows_that_left_the_list_meanwhile_are_told(console: Client, world: Worl
 # --- forms that are refused -----------------------------------------------------------------------------
 
 
-def test_what_was_typed_survives_a_refusal(console: Client, world: World) -> None:
-    services.archive_project(project=world[Project], actor=SOMEONE)
+def test_what_was_typed_survives_a_refusal(console: Client, samples: SampleRows) -> None:
+    services.archive_project(project=samples[Project], actor=SOMEONE)
     before = AuditEvent.objects.count()
-    typed = {"project": str(world[Project].pk), "name": "typed by hand", "expires_in_days": "30"}
+    typed = {"project": str(samples[Project].pk), "name": "typed by hand", "expires_in_days": "30"}
 
     said = send(console, listing(ProjectKey, "add"), typed)
 
@@ -189,8 +191,8 @@ def test_what_was_typed_survives_a_refusal(console: Client, world: World) -> Non
     assert AuditEvent.objects.count() == before
 
 
-def test_a_draft_survives_that_another_was_quicker(console: Client, world: World) -> None:
-    policy = world[Policy]
+def test_a_draft_survives_that_another_was_quicker(console: Client, samples: SampleRows) -> None:
+    policy = samples[Policy]
     opened = {**form_on(console, page(policy)), "rule": "Is this a long thought?"}
     policy_services.edit_policy(
         policy=policy, revision=policy.revision, changes={"rule": "Quicker?"}, actor=SOMEONE
@@ -203,8 +205,8 @@ def test_a_draft_survives_that_another_was_quicker(console: Client, world: World
     assert Policy.objects.get().rule == "Quicker?"
 
 
-def test_a_project_that_is_there_is_not_said_to_be_added(console: Client, world: World) -> None:
-    typed = {"organization": str(world[Organization].pk), "name": world[Project].name}
+def test_a_project_that_is_there_is_not_said_to_be_added(console: Client, samples: SampleRows) -> None:
+    typed = {"organization": str(samples[Organization].pk), "name": samples[Project].name}
 
     said = send(console, listing(Project, "add"), typed)
 
@@ -215,22 +217,22 @@ def test_a_project_that_is_there_is_not_said_to_be_added(console: Client, world:
 
 @pytest.mark.parametrize(("usd", "complaint"), [("0", "grant of nothing"), ("-5.5", "Only $5.00 is left")])
 def test_a_grant_that_cannot_be_is_not_reviewed(
-    console: Client, world: World, usd: str, complaint: str
+    console: Client, samples: SampleRows, usd: str, complaint: str
 ) -> None:
     left = Account.objects.get().available_nanousd
     typed = {"usd": usd, "reason": "a mistake", "reference": "", "form_id": "f"}
 
     for sent in ({**typed, "asked": "yes"}, {**typed, **CONFIRMED}):
-        said = send(console, doing(world[Organization], "grant_credit"), sent)
+        said = send(console, doing(samples[Organization], "grant_credit"), sent)
         assert complaint in said
         assert 'value="a mistake"' in said
         assert "Available afterwards" not in said
     assert Account.objects.get().available_nanousd == left
 
 
-def test_a_refused_amount_can_be_put_right(console: Client, world: World) -> None:
+def test_a_refused_amount_can_be_put_right(console: Client, samples: SampleRows) -> None:
     """The reference was used meanwhile: the form comes back with what was typed, and says so."""
-    organization = world[Organization]
+    organization = samples[Organization]
     typed = {"usd": "3", "reason": "paid", "reference": "invoice 7", "form_id": "f"}
     billing_services.grant_credit(
         organization=organization, amount_nanousd=1, reason="", reference="invoice 7", actor=SOMEONE
@@ -244,8 +246,8 @@ def test_a_refused_amount_can_be_put_right(console: Client, world: World) -> Non
     assert_books_balance()
 
 
-def test_a_negative_cost_is_not_reviewed(console: Client, world: World) -> None:
-    said = send(console, doing(world[Reservation], "settle"), {"cost": "-1", "asked": "yes"})
+def test_a_negative_cost_is_not_reviewed(console: Client, samples: SampleRows) -> None:
+    said = send(console, doing(samples[Reservation], "settle"), {"cost": "-1", "asked": "yes"})
 
     assert "A cost is not negative." in said
     assert "Charged to the customer" not in said
@@ -254,8 +256,8 @@ def test_a_negative_cost_is_not_reviewed(console: Client, world: World) -> None:
 # --- what is not there ----------------------------------------------------------------------------------
 
 
-def test_a_row_that_is_gone_gets_the_404_page(console: Client, world: World) -> None:
-    cap = world[SpendingCap]
+def test_a_row_that_is_gone_gets_the_404_page(console: Client, samples: SampleRows) -> None:
+    cap = samples[SpendingCap]
     removal = doing(cap, "remove")
     console.post(removal, CONFIRMED)
 
@@ -265,11 +267,11 @@ def test_a_row_that_is_gone_gets_the_404_page(console: Client, world: World) -> 
     assert Client().get("/v1/nothing").headers["Content-Type"] == "application/json"
 
 
-def test_a_form_from_before_the_login_gets_the_csrf_page(world: World) -> None:
+def test_a_form_from_before_the_login_gets_the_csrf_page(samples: SampleRows) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(someone("Owner"))
 
-    answer = client.post(doing(world[ProjectKey], "revoke"), CONFIRMED)
+    answer = client.post(doing(samples[ProjectKey], "revoke"), CONFIRMED)
 
     assert answer.status_code == 403
     assert "This page has expired" in answer.content.decode()
@@ -277,7 +279,7 @@ def test_a_form_from_before_the_login_gets_the_csrf_page(world: World) -> None:
 
 
 def test_an_unforeseen_failure_gets_the_500_page_without_session_or_database(
-    console: Client, world: World, monkeypatch: pytest.MonkeyPatch
+    console: Client, samples: SampleRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def break_down(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("secret detail")
@@ -285,7 +287,7 @@ def test_an_unforeseen_failure_gets_the_500_page_without_session_or_database(
     monkeypatch.setattr(services, "revoke_key", break_down)
     console.raise_request_exception = False
 
-    answer = console.post(doing(world[ProjectKey], "revoke"), CONFIRMED)
+    answer = console.post(doing(samples[ProjectKey], "revoke"), CONFIRMED)
 
     assert answer.status_code == 500
     said = answer.content.decode()
@@ -294,8 +296,8 @@ def test_an_unforeseen_failure_gets_the_500_page_without_session_or_database(
     assert ProjectKey.objects.get().revoked_at is None
 
 
-def test_the_trail_leads_only_where_there_is_something_to_see(console: Client, world: World) -> None:
-    passed, guest = world[PassedCheck], someone("Billing", "bob")
+def test_the_trail_leads_only_where_there_is_something_to_see(console: Client, samples: SampleRows) -> None:
+    passed, guest = samples[PassedCheck], someone("Billing", "bob")
     console.post(doing(passed, "withdraw"), CONFIRMED)
     withdrawn = AuditEvent.objects.latest("id")
     made = AuditEvent.objects.get(action="user.create", target_id=str(guest.pk))
@@ -308,5 +310,5 @@ def test_the_trail_leads_only_where_there_is_something_to_see(console: Client, w
     assert f'href="{page(guest)}"' in read(console, page(made))
 
 
-def test_djangos_own_history_page_is_not_served(console: Client, world: World) -> None:
-    assert console.get(page(world[ProjectKey], "history")).status_code == 404
+def test_djangos_own_history_page_is_not_served(console: Client, samples: SampleRows) -> None:
+    assert console.get(page(samples[ProjectKey], "history")).status_code == 404

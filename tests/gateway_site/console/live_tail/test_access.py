@@ -12,8 +12,8 @@ from django.test import Client
 from django.urls import reverse
 
 from gateway_site.console.live_tail import consumer
+from tests.gateway_site.console.clients import customer, owner, person
 from tests.gateway_site.console.live_tail.socket_client import Socket, off_loop, play
-from tests.gateway_site.console.people import customer, owner, person
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

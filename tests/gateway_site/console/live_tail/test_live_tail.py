@@ -15,8 +15,8 @@ from gateway_site.console.live_tail import poller as live_tail_poller
 from gateway_site.console.live_tail.consumer import Backlog, TailConsumer, poller, watching
 from organization.models import Project, ProjectKey
 from tests.factories import make_project_key
+from tests.gateway_site.console.clients import owner
 from tests.gateway_site.console.live_tail.socket_client import Socket, off_loop, play, scope_of, until
-from tests.gateway_site.console.people import owner
 from tests.inference.activity.factories import make_request
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -24,8 +24,8 @@ from organization.models import Organization, ProjectKey
 from policies import services as policies
 from tests.billing.factories import SOMEONE, Customer, make_customer
 from tests.billing.settled_requests import Usage, apply, hold, settle
-from tests.gateway_site.console.people import customer, owner, person
-from tests.gateway_site.console.traffic import failure, requests, verdicts
+from tests.gateway_site.console.activity_rows import failure, requests, verdicts
+from tests.gateway_site.console.clients import customer, owner, person
 from tests.harness.ledger_checks import assert_books_balance
 
 OVERVIEW = "/admin/"

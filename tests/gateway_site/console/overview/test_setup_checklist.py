@@ -11,8 +11,8 @@ from django.urls import reverse
 
 from inference.models import Backend, CatalogModel, Deployment
 from tests.billing.factories import make_customer
-from tests.gateway_site.console.people import owner, person
-from tests.gateway_site.console.traffic import requests
+from tests.gateway_site.console.activity_rows import requests
+from tests.gateway_site.console.clients import owner, person
 
 
 def seen(client: Client) -> Any:

@@ -21,7 +21,7 @@ from organization import services
 from organization.models import AuditEvent, KeyStatus, Organization, Project, ProjectKey
 from policies.verdicts.writer import writer as verdicts
 from tests.factories import SOMEONE, make_project_key
-from tests.gateway_site.console.people import customer, owner, person
+from tests.gateway_site.console.clients import customer, owner, person
 from tests.harness.client import exchange
 from tests.inference.activity.factories import make_request
 from tests.inference.catalog.factories import make_model, make_served_model

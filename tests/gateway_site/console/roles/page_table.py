@@ -18,7 +18,7 @@ from django.contrib.admindocs.views import extract_views_from_urlpatterns, simpl
 from django.urls import reverse
 
 from gateway_site.urls import urlpatterns
-from tests.gateway_site.console.factories import World, doing, every_action, form_of, listing, page
+from tests.gateway_site.console.factories import SampleRows, doing, every_action, form_of, listing, page
 
 # What has a form for a new one, and what has one for changes; the rest is done by actions.
 ADDED_BY_FORM = {
@@ -61,11 +61,11 @@ class Page:
         return self.expected(method, may) == (self.refused,)
 
 
-def every_page(world: World) -> list[Page]:
+def every_page(samples: SampleRows) -> list[Page]:
     return [
-        *special_pages(world),
-        *(each for model in site._registry for each in pages_of(model, world[model])),
-        *(each for model, action in every_action() for each in action_pages(world[model], action)),
+        *special_pages(samples),
+        *(each for model in site._registry for each in pages_of(model, samples[model])),
+        *(each for model, action in every_action() for each in action_pages(samples[model], action)),
         *autocompletions(),
     ]
 
@@ -110,12 +110,15 @@ def action_pages(row: Any, action: Any) -> Iterator[Page]:
     )
 
 
-def special_pages(world: World) -> list[Page]:
+def special_pages(samples: SampleRows) -> list[Page]:
     activity = "inference.view_activity"
     play, costs = "inference.use_playground", "billing.view_costline"
-    project, policy = world.customer.project, next(row for row in world.rows.values() if _is(row, "policy"))
+    project, policy = (
+        samples.customer.project,
+        next(row for row in samples.rows.values() if _is(row, "policy")),
+    )
     receipt = reverse("playground-receipt", args=[uuid.uuid4()])
-    days = f"?organization={world.customer.organization.pk}&first_day=2026-01-01&last_day=2026-01-02"
+    days = f"?organization={samples.customer.organization.pk}&first_day=2026-01-01&last_day=2026-01-02"
     trying = reverse("admin:policies_policy_try", args=[policy.pk])
     view_policy, change_policy = "policies.view_policy", "policies.change_policy"
     return [

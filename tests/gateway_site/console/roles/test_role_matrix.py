@@ -24,9 +24,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from gateway_site.console import roles
-from tests.gateway_site.console.factories import World, signed_in, someone
+from tests.gateway_site.console.clients import customer, owner
+from tests.gateway_site.console.factories import SampleRows, signed_in, someone
 from tests.gateway_site.console.live_tail.socket_client import Socket, play
-from tests.gateway_site.console.people import customer, owner
 from tests.gateway_site.console.roles.page_table import DOORS, May, Page, every_page, served_patterns
 
 IS_FULL = os.environ.get("MATRIX") == "full"
@@ -59,16 +59,16 @@ def visitor(name: str) -> tuple[Client, May]:
 STAFF = [*roles.ROLES, "superuser", "no role"]
 
 
-def test_every_url_of_the_console_has_its_row(world: World) -> None:
-    assert set(world.rows) == set(site._registry)
-    assert served_patterns() == {page.pattern for page in every_page(world)} | DOORS
+def test_every_url_of_the_console_has_its_row(samples: SampleRows) -> None:
+    assert set(samples.rows) == set(site._registry)
+    assert served_patterns() == {page.pattern for page in every_page(samples)} | DOORS
 
 
 @pytest.mark.parametrize("name", STAFF)
-def test_a_visitor_opens_what_their_role_may_see(world: World, name: str) -> None:
+def test_a_visitor_opens_what_their_role_may_see(samples: SampleRows, name: str) -> None:
     client, may = visitor(name)
     wrong = {}
-    for page in {page.address: page for page in reversed(every_page(world))}.values():
+    for page in {page.address: page for page in reversed(every_page(samples))}.values():
         status = client.get(page.address).status_code
         # What is for a POST alone says so, to those who may post.
         expected = (403, 405) if page.to_get is None else page.expected("GET", may)
@@ -79,10 +79,10 @@ def test_a_visitor_opens_what_their_role_may_see(world: World, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", STAFF)
-def test_a_direct_post_does_what_the_role_may_do_and_nothing_else(world: World, name: str) -> None:
+def test_a_direct_post_does_what_the_role_may_do_and_nothing_else(samples: SampleRows, name: str) -> None:
     client, may = visitor(name)
     wrong = {}
-    for page in every_page(world):
+    for page in every_page(samples):
         status, written = post(client, page)
         expected = (403, 405) if page.to_post is None else page.expected("POST", may)
         if status not in expected or (written and page.is_refused("POST", may)):
@@ -105,10 +105,10 @@ def writes(made: CaptureQueriesContext) -> list[str]:
 
 
 @pytest.mark.parametrize("stranger", ["anonymous", "customer"])
-def test_a_stranger_is_sent_to_the_log_in_from_everywhere(world: World, stranger: str) -> None:
+def test_a_stranger_is_sent_to_the_log_in_from_everywhere(samples: SampleRows, stranger: str) -> None:
     client = Client() if stranger == "anonymous" else customer()
     wrong: dict[str, Any] = {}
-    for page in every_page(world):
+    for page in every_page(samples):
         for method in ("GET", "POST"):
             with CaptureQueriesContext(connection) as made:
                 answer = client.generic(method, page.address)
@@ -121,9 +121,9 @@ def test_a_stranger_is_sent_to_the_log_in_from_everywhere(world: World, stranger
 
 @pytest.mark.skipif(not IS_FULL, reason="MATRIX=full")
 @pytest.mark.parametrize("name", ["superuser", roles.READER])
-def test_no_other_method_writes_anything(world: World, name: str) -> None:
+def test_no_other_method_writes_anything(samples: SampleRows, name: str) -> None:
     client, _ = visitor(name)
-    pages = {page.address: page for page in every_page(world)}.values()
+    pages = {page.address: page for page in every_page(samples)}.values()
     for page, method in itertools.product(pages, OTHER_METHODS):
         body = "&".join(f"{field}={value}" for field, value in page.fields.items())
         with CaptureQueriesContext(connection) as made:
@@ -131,10 +131,10 @@ def test_no_other_method_writes_anything(world: World, name: str) -> None:
         assert writes(made) == [], (method, page)
 
 
-def test_the_matrix_sees_what_is_written(world: World) -> None:
+def test_the_matrix_sees_what_is_written(samples: SampleRows) -> None:
     """The control: the same post by one who may."""
     client, may = visitor(roles.OWNER)
-    [page] = [page for page in every_page(world) if page.address.endswith("/do/revoke/")][:1]
+    [page] = [page for page in every_page(samples) if page.address.endswith("/do/revoke/")][:1]
 
     status, written = post(client, page)
 

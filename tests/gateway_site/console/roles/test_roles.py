@@ -15,17 +15,17 @@ from gateway_site.console.roles import BILLING, OPERATOR, OWNER, READER
 from organization.audit import trail as audit
 from organization.audit.trail import Actor
 from organization.models import AuditEvent, ProjectKey
+from tests.gateway_site.console.clients import person
 from tests.gateway_site.console.factories import (
     CONFIRMED,
     MODELS,
-    World,
+    SampleRows,
     doing,
     listing,
     page,
     signed_in,
     someone,
 )
-from tests.gateway_site.console.people import person
 
 # What is on a page does not depend on the database behind it.
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -37,10 +37,10 @@ def held_by(group: Group) -> set[str]:
     return {f"{each.content_type.app_label}.{each.codename}" for each in rows}
 
 
-def test_an_operator_suspends_a_key_and_cannot_grant_credit(world: World) -> None:
+def test_an_operator_suspends_a_key_and_cannot_grant_credit(samples: SampleRows) -> None:
     """An operator suspends a key, and cannot grant credit."""
     operator = signed_in(someone(OPERATOR))
-    key, organization = world.customer.key, world.customer.organization
+    key, organization = samples.customer.key, samples.customer.organization
 
     assert operator.post(doing(key, "suspend"), {"confirmed": "yes"}).status_code == 302
     key.refresh_from_db()
@@ -92,18 +92,18 @@ def test_what_the_roles_are_for() -> None:
     assert may[READER] | may[OPERATOR] | may[BILLING] < may[OWNER]
 
 
-def test_who_may_only_look_is_shown_every_page(world: World) -> None:
+def test_who_may_only_look_is_shown_every_page(samples: SampleRows) -> None:
     """Drawn, this time: a page for writing is another one than the same for looking."""
     reader = signed_in(someone(READER))
 
     for model in set(MODELS) - {User, Group}:
-        shown = reader.get(page(world[model]))
+        shown = reader.get(page(samples[model]))
         assert shown.status_code == 200, model
         assert 'name="_save"' not in shown.content.decode(), model
 
 
-def test_the_buttons_are_those_of_the_role(world: World) -> None:
-    organization, key = world.customer.organization, world.customer.key
+def test_the_buttons_are_those_of_the_role(samples: SampleRows) -> None:
+    organization, key = samples.customer.organization, samples.customer.key
     shown = {
         role: [
             name
@@ -121,7 +121,7 @@ def test_the_buttons_are_those_of_the_role(world: World) -> None:
     }
 
 
-def test_the_lists_offer_what_the_role_may_do(world: World) -> None:
+def test_the_lists_offer_what_the_role_may_do(samples: SampleRows) -> None:
     def offered(role: str, model: Any) -> set[str]:
         shown = signed_in(someone(role)).get(listing(model)).content.decode()
         return set(re.findall(r'<option value="(\w+)"', shown))
@@ -132,10 +132,10 @@ def test_the_lists_offer_what_the_role_may_do(world: World) -> None:
     assert offered(READER, ProjectKey) == set()
 
 
-def test_an_action_on_a_row_needs_the_permission_to_view_it(world: World) -> None:
+def test_an_action_on_a_row_needs_the_permission_to_view_it(samples: SampleRows) -> None:
     """Someone who may grant credit, and may not see organizations."""
     blind = person("billing.add_creditgrant", "billing.change_spendingcap")
-    organization = world.customer.organization
+    organization = samples.customer.organization
 
     for action, fields in (("grant_credit", {"usd": "1", "form_id": "f"}), ("set_limit", {"limit": "1"})):
         assert blind.get(doing(organization, action)).status_code == 403
@@ -143,21 +143,21 @@ def test_an_action_on_a_row_needs_the_permission_to_view_it(world: World) -> Non
         assert answer.status_code == 403
 
 
-def test_a_refusal_is_a_page_for_people(world: World) -> None:
-    answer = signed_in(someone(READER)).get(doing(world.customer.key, "revoke"))
+def test_a_refusal_is_a_page_for_people(samples: SampleRows) -> None:
+    answer = signed_in(someone(READER)).get(doing(samples.customer.key, "revoke"))
 
     assert answer.status_code == 403
     assert "Your role does not allow this" in answer.content.decode()
 
 
-def test_someone_without_a_role_sees_nothing(world: World) -> None:
-    guest = signed_in(world[User])
+def test_someone_without_a_role_sees_nothing(samples: SampleRows) -> None:
+    guest = signed_in(samples[User])
 
     assert guest.get(listing(MODELS[0])).status_code == 403
 
 
 @pytest.mark.parametrize("role", [OPERATOR, BILLING, READER])
-def test_who_may_not_see_people_sees_no_log_ins_of_theirs(world: World, role: str) -> None:
+def test_who_may_not_see_people_sees_no_log_ins_of_theirs(samples: SampleRows, role: str) -> None:
     ada = someone(OWNER, "ada")
     details = {"address": "203.0.113.9"}
     entry = audit.record(Actor.staff(ada), "user.log_in", ada, organization=None, details=details)
@@ -170,7 +170,7 @@ def test_who_may_not_see_people_sees_no_log_ins_of_theirs(world: World, role: st
         assert answer.status_code == 200
         assert "user.log_in" not in str([each.action for each in answer.context["cl"].result_list])
     assert client.get(page(entry)).status_code == 302
-    assert client.get(page(world[AuditEvent])).status_code == 200, "the others are shown"
+    assert client.get(page(samples[AuditEvent])).status_code == 200, "the others are shown"
     of_owner = signed_in(ada)
     assert "203.0.113.9" in of_owner.get(page(entry)).content.decode()
     assert entry in of_owner.get(trail, {"q": "user.log_in"}).context["cl"].result_list

@@ -1,4 +1,4 @@
-"""People in front of the console: one who may do everything, and ones who may do what is named."""
+"""Test clients that are logged in to the console, with all permissions or those that are named."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ REQUEST_SECONDS = 20
 
 
 @dataclass
-class World:
+class ConsoleData:
     """The rows that tests speak of by name, and the values of keys, which are nowhere else."""
 
     acme: Organization
@@ -93,20 +93,20 @@ class World:
         return made.key
 
 
-def build_world() -> World:
+def create_console_data() -> ConsoleData:
     """Everything but the requests, which need a server."""
     acme, _ = services.create_organization(name="Acme", actor=SOMEONE)
     web, _ = services.create_project(organization=acme, name="Web shop", actor=SOMEONE)
     poor, _ = services.create_organization(name="Nearly empty", actor=SOMEONE)
     play, _ = services.create_project(organization=acme, name="Playroom", actor=SOMEONE)
-    world = World(acme, web, play, poor)
+    data = ConsoleData(acme, web, play, poor)
     _make_people()
     _make_catalog()
-    _make_keys(world)
-    _make_money(world)
-    _make_policies(world)
-    _make_hostile(world)
-    return world
+    _make_keys(data)
+    _make_money(data)
+    _make_policies(data)
+    _make_hostile(data)
+    return data
 
 
 def _make_people() -> None:
@@ -137,61 +137,61 @@ def _make_catalog() -> None:
     make_model(f"acme/{'long-' * 30}name", display_name=HOSTILE[0])
 
 
-def _make_keys(world: World) -> None:
+def _make_keys(data: ConsoleData) -> None:
     for name in ("shop", "to rotate", "to revoke", "to suspend", "capped"):
-        world.add_key(name)
-    world.add_key("play", world.play)
-    world.add_key("suspended")
-    services.suspend_key(key=world.keys["suspended"], actor=SOMEONE)
-    world.add_key("revoked")
-    services.revoke_key(key=world.keys["revoked"], actor=SOMEONE)
-    expired = world.add_key("expired", expires_at=timezone.now() + timedelta(days=1))
+        data.add_key(name)
+    data.add_key("play", data.play)
+    data.add_key("suspended")
+    services.suspend_key(key=data.keys["suspended"], actor=SOMEONE)
+    data.add_key("revoked")
+    services.revoke_key(key=data.keys["revoked"], actor=SOMEONE)
+    expired = data.add_key("expired", expires_at=timezone.now() + timedelta(days=1))
     type(expired).objects.filter(pk=expired.pk).update(expires_at=timezone.now() - timedelta(hours=3))
-    services.create_admin_key(organization=world.acme, name="terraform", actor=SOMEONE)
-    old, _ = services.create_project(organization=world.acme, name="Old campaign", actor=SOMEONE)
+    services.create_admin_key(organization=data.acme, name="terraform", actor=SOMEONE)
+    old, _ = services.create_project(organization=data.acme, name="Old campaign", actor=SOMEONE)
     services.archive_project(project=old, actor=SOMEONE)
-    services.create_project(organization=world.acme, name="To archive", actor=SOMEONE)
-    poor, _ = services.create_project(organization=world.poor, name="Trial", actor=SOMEONE)
-    world.add_key("poor", poor)
+    services.create_project(organization=data.acme, name="To archive", actor=SOMEONE)
+    poor, _ = services.create_project(organization=data.poor, name="Trial", actor=SOMEONE)
+    data.add_key("poor", poor)
 
 
-def _make_money(world: World) -> None:
-    for organization, amount in ((world.acme, "250"), (world.poor, "0.0003")):
+def _make_money(data: ConsoleData) -> None:
+    for organization, amount in ((data.acme, "250"), (data.poor, "0.0003")):
         grant_credit(
             organization=organization, amount_nanousd=parse_usd(amount), reason="paid", actor=SOMEONE
         )
-    grant_credit(organization=world.acme, amount_nanousd=parse_usd("-1.5"), reason=HOSTILE[1], actor=SOMEONE)
+    grant_credit(organization=data.acme, amount_nanousd=parse_usd("-1.5"), reason=HOSTILE[1], actor=SOMEONE)
     for scope, period, limit in (
-        (world.acme, SpendingCap.Period.MONTH, "100"),
-        (world.web, SpendingCap.Period.DAY, "20"),
-        (world.keys["capped"], SpendingCap.Period.TOTAL, "0.000001"),
+        (data.acme, SpendingCap.Period.MONTH, "100"),
+        (data.web, SpendingCap.Period.DAY, "20"),
+        (data.keys["capped"], SpendingCap.Period.TOTAL, "0.000001"),
     ):
         set_spending_limit(scope=scope, period=period, limit_nanousd=parse_usd(limit), actor=SOMEONE)
 
 
-def _make_policies(world: World) -> None:
+def _make_policies(data: ConsoleData) -> None:
     def make(name: str, mode: str | None = None, **fields: Any) -> Policy:
         terms = {"name": name, "rule": RULE, **fields}
-        policy = policy_services.create_policy(organization=world.acme, actor=SOMEONE, **terms)
+        policy = policy_services.create_policy(organization=data.acme, actor=SOMEONE, **terms)
         if mode:
             policy = policy_services.publish_policy(policy=policy, mode=mode, actor=SOMEONE)
-        world.policies[name] = policy
+        data.policies[name] = policy
         return policy
 
     make("A draft", description="Nobody has published it.")
     make("To publish", mode=None)
     make("Watches", "monitoring", direction="both")
-    make("Enforces", "enforcing", scope="projects", project_ids=[str(world.web.pk)], direction="request")
+    make("Enforces", "enforcing", scope="projects", project_ids=[str(data.web.pk)], direction="request")
     make("To pause", "monitoring")
     policy_services.pause_policy(policy=make("Paused", "enforcing"), actor=SOMEONE)
     make(HOSTILE[0], "monitoring", description=LONG)
 
 
-def _make_hostile(world: World) -> None:
+def _make_hostile(data: ConsoleData) -> None:
     for number, name in enumerate((*HOSTILE, RIGHT_TO_LEFT, LONG, UNBROKEN)):
         organization, _ = services.create_organization(name=name, actor=SOMEONE)
         project, _ = services.create_project(organization=organization, name=name, actor=SOMEONE)
-        world.add_key(name, project)
+        data.add_key(name, project)
         amount = parse_usd("3.000000001")
         grant_credit(organization=organization, amount_nanousd=amount, reason=name, actor=SOMEONE)
         # A name of a check has no spaces.
@@ -201,17 +201,17 @@ def _make_hostile(world: World) -> None:
 # --- requests ----------------------------------------------------------------------------------------
 
 
-def make_requests(world: World, address: str) -> None:
+def make_requests(data: ConsoleData, address: str) -> None:
     """One of each outcome, and then the sums of the day, as the schedule makes them."""
     asked = [("shop", f"sim/{name}", "hello there", name in ("words", "thinker")) for name in SIMULATED]
     asked += [("shop", "sim/echo", f"tell me about {PHRASE}", False), ("shop", "no/such", "hello", False)]
     asked += [(name, "sim/echo", "hello", True) for name in (*HOSTILE, RIGHT_TO_LEFT, LONG, UNBROKEN)]
     asked += [(name, "sim/echo", "hello", False) for name in ("poor", "capped")]
     asked.remove(("shop", "sim/paced-400x40", "hello there", False))
-    _ask(address, world.values["poor"], "sim/endless", "hello", False)  # most of what it has
+    _ask(address, data.values["poor"], "sim/endless", "hello", False)  # most of what it has
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda one: _ask(address, world.values[one[0]], *one[1:]), asked))
-    _hang_up(address, world.values["shop"])
+        list(pool.map(lambda one: _ask(address, data.values[one[0]], *one[1:]), asked))
+    _hang_up(address, data.values["shop"])
     until(lambda: Activity.objects.count() > len(asked) + 1 or None)
     until(lambda: Verdict.objects.exists() or None)
     roll_up()

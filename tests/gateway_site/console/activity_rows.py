@@ -1,4 +1,4 @@
-"""Requests of the last days, as the writers of activity and verdicts would have left them."""
+"""Rows of requests and verdicts of the last days, as their writers would have left them."""
 
 from __future__ import annotations
 
