@@ -116,17 +116,27 @@ def test_a_stop_closes_and_the_next_item_starts_another_thread(
     assert batches.seen == [[1], [2]]
 
 
-def test_what_is_to_be_retried_comes_first_and_nobody_waits_for_it(
-    thread: BatchThread[int], batches: Batches
-) -> None:
+def test_nobody_waits_for_what_is_to_be_retried(thread: BatchThread[int], batches: Batches) -> None:
     batches.react = lambda items: thread.retry_later(items, 0.2) if batches.seen == [[1]] else None
     thread.submit(1)
     batches.until(lambda: bool(thread._backlog))
     thread.submit(2)
-    batches.until(lambda: len(batches.seen) == 2)
     batches.until(lambda: len(batches.seen) == 3)
 
     assert batches.seen == [[1], [2], [1]]
+
+
+def test_what_is_to_be_retried_comes_first_in_its_batch(thread: BatchThread[int], batches: Batches) -> None:
+    def retry_at_once(items: list[int]) -> None:
+        if items == [1]:
+            thread.submit(2)
+            thread.retry_later(items, 0.0)
+
+    batches.react = retry_at_once
+    thread.submit(1)
+    batches.until(lambda: len(batches.seen) == 2)
+
+    assert batches.seen == [[1], [1, 2]]
 
 
 def test_what_cannot_be_done_before_the_stop_is_counted(thread: BatchThread[int], batches: Batches) -> None:
@@ -141,19 +151,23 @@ def test_what_cannot_be_done_before_the_stop_is_counted(thread: BatchThread[int]
     assert batches.seen[-1] in ([1, 2], [1])
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_batch_that_fails_does_not_end_the_work(thread: BatchThread[int], batches: Batches) -> None:
+def test_a_batch_that_fails_is_reported_and_does_not_end_the_work(
+    thread: BatchThread[int], batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(items: list[int]) -> None:
-        raise ValueError(items)
+        raise ValueError("no such number")
 
+    reported: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda failure: reported.append(str(failure.exc_value)))
     batches.react = fail
     thread.submit(1)
-    batches.until(lambda: not thread.is_running)
+    batches.until(lambda: bool(reported))
     batches.react = lambda items: None
     thread.submit(2)
 
     assert thread.stop(SECONDS) == 0
     assert (batches.seen, batches.is_closed) == ([[1], [2]], 2)
+    assert reported == ["no such number"]
 
 
 def test_a_thread_that_cannot_be_started_is_started_by_the_next_item(
