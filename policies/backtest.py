@@ -29,13 +29,13 @@ class Case(Struct, frozen=True):
     expected: bool | None = None
 
 
-class Scored(Struct, frozen=True):
+class ScoredCase(Struct, frozen=True):
     case: Case
     score: float | None
 
 
 class Accuracy(Struct, frozen=True, kw_only=True):
-    """At one threshold. None where there is nothing to divide by."""
+    """Counts and shares at one threshold; a share is None where there is nothing to divide by."""
 
     threshold_basis_points: int
     true_positives: int
@@ -77,14 +77,14 @@ async def run(
     concurrency: int,
     seconds: float,
     on_progress: Callable[[int], None] = lambda done: None,
-) -> list[Scored]:
+) -> list[ScoredCase]:
     """The judge's score of every case, in order."""
-    places = asyncio.Semaphore(concurrency)
+    limit = asyncio.Semaphore(concurrency)
     done = 0
 
-    async def score(case: Case) -> Scored:
+    async def score(case: Case) -> ScoredCase:
         nonlocal done
-        async with places:
+        async with limit:
             found: float | None = None
             try:
                 async with asyncio.timeout(seconds):
@@ -93,7 +93,7 @@ async def run(
                 pass  # counted as what it is, below
             done += 1
             on_progress(done)
-            return Scored(case, found)
+            return ScoredCase(case, found)
 
     try:
         return list(await asyncio.gather(*(score(case) for case in cases)))
@@ -101,8 +101,8 @@ async def run(
         await judge.close()
 
 
-def accuracy_at(threshold_basis_points: int, scored: Iterable[Scored]) -> Accuracy:
-    """Over the cases with an expectation and a score."""
+def accuracy_at(threshold_basis_points: int, scored: Iterable[ScoredCase]) -> Accuracy:
+    """The accuracy over the cases that have an expectation and a score."""
     known = [
         (each.score * 10_000 >= threshold_basis_points, each.case.expected)
         for each in scored
@@ -117,7 +117,7 @@ def accuracy_at(threshold_basis_points: int, scored: Iterable[Scored]) -> Accura
     )
 
 
-def histogram(scored: Iterable[Scored]) -> list[int]:
+def histogram(scored: Iterable[ScoredCase]) -> list[int]:
     """How many scores are in each tenth of the way from no to yes."""
     bins = [0] * BINS
     for each in scored:
@@ -126,8 +126,8 @@ def histogram(scored: Iterable[Scored]) -> list[int]:
     return bins
 
 
-def report(scored: Sequence[Scored], threshold_basis_points: int) -> dict[str, Any]:
-    """Everything that can be said, as one object."""
+def report(scored: Sequence[ScoredCase], threshold_basis_points: int) -> dict[str, Any]:
+    """The whole outcome of a backtest, as one object."""
     thresholds = sorted({*SWEEP, threshold_basis_points})
     return {
         "cases": len(scored),

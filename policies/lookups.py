@@ -1,4 +1,4 @@
-"""Finding a policy by what a person would type."""
+"""Finding a policy by the id that an operator types."""
 
 from __future__ import annotations
 

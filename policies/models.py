@@ -210,7 +210,7 @@ class VerdictOutcome(models.TextChoices):
 
 
 class Verdict(models.Model):
-    """What a judge said about one text of one request. The text itself is nowhere."""
+    """The verdict of a judge on one text of one request. The text itself is not stored."""
 
     id = models.BigAutoField(primary_key=True)
     occurred_at = models.DateTimeField(default=timezone.now)

@@ -55,6 +55,8 @@ class MaybeText(serializers.CharField):
 
 
 class QuestionText(StrictString):
+    """The rule of a policy: a text that ends with a question mark."""
+
     def __init__(self, **options: Any) -> None:
         super().__init__(max_length=RULE_LENGTH, **options)
         # In place of the pattern for text, since a document's reader is shown one; `\Z` and not `$`, which
@@ -65,7 +67,7 @@ class QuestionText(StrictString):
 
 
 class Word(serializers.ChoiceField):
-    """One of a list of words."""
+    """A JSON string that is one of a list of words."""
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, str):
@@ -189,7 +191,7 @@ class PolicyResponse(serializers.ModelSerializer):
 
 
 class EffectivePolicyResponse(serializers.Serializer):
-    """Of a policy that is in force, with its current version."""
+    """A policy that is in force, with its current version."""
 
     id = serializers.UUIDField()
     object = Constant("organization.effective_policy")

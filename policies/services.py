@@ -1,5 +1,5 @@
 """
-What can be done to a policy. Every door comes through here: the API, the console, the commands.
+What can be done to a policy. The API, the console and the commands all call these services.
 
 A change that says which revision it was made from is one conditional UPDATE: of several made from the same
 revision one is carried out. Each service is one transaction that also writes the audit trail and, where it

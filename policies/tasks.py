@@ -1,4 +1,4 @@
-"""Doors for the schedule. Each is a sweep over rows, so running it twice or never is no harm."""
+"""Scheduled tasks of policies. Each is a sweep over rows, so running it twice or never is no harm."""
 
 from __future__ import annotations
 

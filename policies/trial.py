@@ -1,4 +1,4 @@
-"""A draft tried on one text, by a person who waits for it."""
+"""The trial of a draft on one text, for a person who waits for it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ MAX_CHARACTERS = 100_000
 
 
 class Trial(Struct, frozen=True):
+    """The outcome of a trial; no score means that the judge had no answer, and `reason` says why."""
+
     judge: str
     threshold_basis_points: int
     latency_ms: int

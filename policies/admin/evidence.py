@@ -1,4 +1,4 @@
-"""The console's windows on what was published and on what judges said."""
+"""The console's read-only pages of published versions and of verdicts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def projects_named_by(terms: Policy | PolicyVersion) -> SafeString | str:
 
 @admin.register(PolicyVersion)
 class PolicyVersionAdmin(ReadOnlyAdmin):
-    """What was published, as it was."""
+    """A published version of a policy, as it was."""
 
     about = "What was published of each policy, as it was. A version never changes."
     first_step = "Open a policy and choose Publish."
@@ -77,7 +77,7 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
 
 @admin.register(Verdict)
 class VerdictAdmin(ReadOnlyAdmin):
-    """What judges said. The texts are nowhere."""
+    """The verdicts of judges. The judged texts are not kept."""
 
     about = "What judges said about requests and answers, without their texts."
     first_step = "Publish a policy: the next request that it covers makes the first verdict."
@@ -119,7 +119,7 @@ class VerdictAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """By the indexes that there are: as text, an id would be compared with every row."""
+        """Search by the indexes that there are: as text, an id would be compared with every row."""
         if not search_term:
             return queryset, False
         identifier = uuid_or_none(search_term.strip())

@@ -30,7 +30,7 @@ from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 from policies import services, trial
 from policies.admin import evidence
-from policies.admin.terms import MATCH_DAYS, matches_of, panels_of, tell_pause, tell_publish
+from policies.admin.terms import MATCH_DAYS, facts_of_pause, facts_of_publish, matches_of, panels_of
 from policies.models import IN_FORCE, MAX_PROJECTS, MAX_THRESHOLD, MIN_THRESHOLD, Policy, PolicyState
 from policies.verdicts import records
 
@@ -61,7 +61,7 @@ class ProjectIds(forms.CharField):
             raise forms.ValidationError(f"There can be {MAX_PROJECTS} projects at most.")
 
     def run_validators(self, value: Any) -> None:
-        """They are for text."""
+        """No validators are run: those of the parent are for text."""
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool(list(initial or []) != self.to_python(data))
@@ -126,7 +126,7 @@ class PolicyAdmin(ModelAdmin):
         "direction",
         "scope",
         "revision",
-        "has_news",
+        "has_changes",
         "matches",
     ]
     list_filter = ["state", "direction", "scope", ("organization", AutocompleteFilter)]
@@ -209,7 +209,7 @@ class PolicyAdmin(ModelAdmin):
         return f"v{version.version}, {version.mode}" if version else "never"
 
     @display(description="Unpublished changes", label={"yes": "warning", "no": ""})
-    def has_news(self, policy: Policy) -> str:
+    def has_changes(self, policy: Policy) -> str:
         return "yes" if policy.has_unpublished_changes else "no"
 
     @display(description=f"Matches today / {MATCH_DAYS} d")
@@ -232,7 +232,7 @@ class PolicyAdmin(ModelAdmin):
         "refuses requests from this moment on.",
         done="published",
         icon="publish",
-        confirmation_rows=tell_publish,
+        confirmation_rows=facts_of_publish,
         applies=lambda policy: policy.has_unpublished_changes,
         form=PublishForm,
         # What is published is what was seen, and that is one draft.
@@ -252,7 +252,7 @@ class PolicyAdmin(ModelAdmin):
         consequence="A paused policy applies to no request until it is resumed.",
         done="paused",
         icon="pause",
-        confirmation_rows=tell_pause,
+        confirmation_rows=facts_of_pause,
         applies=lambda policy: policy.state in IN_FORCE,
     )
     def pause(self, request: HttpRequest, policy: Policy) -> None:
@@ -264,7 +264,7 @@ class PolicyAdmin(ModelAdmin):
         "requests from this moment on.",
         done="resumed",
         icon="play_arrow",
-        confirmation_rows=tell_pause,
+        confirmation_rows=facts_of_pause,
         applies=lambda policy: policy.state == PolicyState.PAUSED,
     )
     def resume(self, request: HttpRequest, policy: Policy) -> None:

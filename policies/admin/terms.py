@@ -56,7 +56,7 @@ def coverage(policy: Policy) -> str:
             return "only requests that name it"
 
 
-def tell_publish(policy: Policy, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def facts_of_publish(policy: Policy, given: dict[str, Any]) -> list[tuple[str, Any]]:
     changes = differences(policy)
     version = policy.current_version
     facts: list[tuple[str, Any]] = [
@@ -71,7 +71,7 @@ def tell_publish(policy: Policy, given: dict[str, Any]) -> list[tuple[str, Any]]
     ]
 
 
-def tell_pause(policy: Policy, given: dict[str, Any]) -> list[tuple[str, Any]]:
+def facts_of_pause(policy: Policy, given: dict[str, Any]) -> list[tuple[str, Any]]:
     version = policy.current_version
     today, week = matches_of([policy]).get(policy.pk, (0, 0))
     return [

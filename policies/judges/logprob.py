@@ -55,16 +55,16 @@ class _Position(Struct):
     top_logprobs: list[_Alternative] = []
 
 
-class _Logprobs(Struct):
+class _TokenLogprobs(Struct):
     content: list[_Position] | None = None
 
 
-class _Choice(Struct):
-    logprobs: _Logprobs | None = None
+class _JudgedChoice(Struct):
+    logprobs: _TokenLogprobs | None = None
 
 
 class _Completion(Struct):
-    choices: list[_Choice]
+    choices: list[_JudgedChoice]
 
 
 _decoder = msgspec.json.Decoder(_Completion)
@@ -117,7 +117,7 @@ class LogprobJudge:
             "model": self._model,
             "messages": [
                 {"role": "system", "content": opening},
-                {"role": "user", "content": msgspec.Raw(_shown(text))},
+                {"role": "user", "content": msgspec.Raw(_quoted_text(text))},
                 {"role": "user", "content": f"The question: {rule}\nAnswer Yes or No."},
             ],
             "max_tokens": 1,
@@ -141,7 +141,7 @@ class LogprobJudge:
         )
 
 
-def _shown(text: str) -> bytes:
+def _quoted_text(text: str) -> bytes:
     """
     The text as one JSON string, which is itself the value of a JSON string: as it is; and, where it has
     characters that nobody sees, without them as well. Encoded in pieces, with a checkpoint before each.
@@ -184,7 +184,7 @@ def probability(answer: bytes) -> float:
 
 
 def _first_token(completion: _Completion) -> dict[str, float]:
-    """Every spelling that was likely, once: the chosen one is usually among the alternatives."""
+    """Every likely spelling of the first token, once: the chosen one is usually among the alternatives."""
     logprobs = completion.choices[0].logprobs if completion.choices else None
     if logprobs is None or not logprobs.content:
         raise Inconclusive("no logprobs")

@@ -32,7 +32,7 @@ def normalized(text: str) -> str:
 
 
 def normalized_pieces(text: str, piece_characters: int = PIECE_CHARACTERS) -> Iterator[str]:
-    """The same of a text of any length, piece by piece, with a checkpoint before each."""
+    """A text of any length, normalized piece by piece, with a checkpoint before each."""
     for piece in _visible_pieces(text, piece_characters):
         plain = piece if piece.isascii() else unicodedata.normalize("NFKC", piece)
         yield plain.casefold()
@@ -41,14 +41,14 @@ def normalized_pieces(text: str, piece_characters: int = PIECE_CHARACTERS) -> It
 def _visible_pieces(text: str, piece_characters: int) -> Iterator[str]:
     # What is invisible goes first: a letter and its accent compose, however much of it stands between them,
     # and no amount of it moves a cut. Nothing visible becomes invisible by being normalized.
-    rest = ""
+    pending = ""
     for start in range(0, len(text), piece_characters):
         checkpoint()
-        rest += visible(text[start : start + piece_characters])
-        while len(rest) >= piece_characters + LOOKAHEAD_CHARACTERS:
-            found = BOUNDARY.search(rest, piece_characters, piece_characters + LOOKAHEAD_CHARACTERS)
+        pending += visible(text[start : start + piece_characters])
+        while len(pending) >= piece_characters + LOOKAHEAD_CHARACTERS:
+            found = BOUNDARY.search(pending, piece_characters, piece_characters + LOOKAHEAD_CHARACTERS)
             cut = found.start() if found else piece_characters
-            yield rest[:cut]
-            rest = rest[cut:]
-    if rest:
-        yield rest
+            yield pending[:cut]
+            pending = pending[cut:]
+    if pending:
+        yield pending

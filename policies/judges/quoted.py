@@ -1,5 +1,5 @@
 """
-The embedded judge. It understands one kind of question, and says so about every other.
+The embedded judge, which answers questions about quoted phrases and no others.
 
 `Does the text contain "internal only"?` is answered by looking for the phrase. Anything that is more than
 that (a negation, a condition, a second thought) is inconclusive: looking for the phrase would answer
@@ -51,7 +51,7 @@ Forms = tuple[str, str, str]
 
 
 class QuotedJudge:
-    """Answers 1.0 or 0.0."""
+    """Looks for quoted phrases, and scores 1.0 or 0.0."""
 
     name = "quoted"
 
@@ -64,7 +64,7 @@ class QuotedJudge:
         return _score(phrases, text)
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing is open for a loop."""
 
 
 def _score(phrases: tuple[str, ...], text: str) -> float:
@@ -78,8 +78,8 @@ def phrases_of(rule: str) -> tuple[str, ...]:
     phrases = tuple(dict.fromkeys(_spaced(normalized(phrase)) for phrase in found))
     if not phrases or not all(phrases):
         return ()
-    rest = re.findall(r"[^\W_]+(?:['\u2019][^\W_]+)*", QUOTED.sub(" ", rule).casefold())
-    is_plain = PLAIN_WORDS.issuperset(rest) and not CONTAINING_WORDS.isdisjoint(rest)
+    words = re.findall(r"[^\W_]+(?:['\u2019][^\W_]+)*", QUOTED.sub(" ", rule).casefold())
+    is_plain = PLAIN_WORDS.issuperset(words) and not CONTAINING_WORDS.isdisjoint(words)
     return phrases if is_plain else ()
 
 
@@ -142,12 +142,12 @@ def made_forms(text: str, piece_characters: int = PIECE_CHARACTERS) -> Iterator[
 
 def _shortened(space: str) -> str:
     """At most a space and a line end, for white space that has any."""
-    beside = "".join(space.splitlines())
-    return (" " if beside else "") + ("\n" if len(beside) < len(space) else "")
+    spaces = "".join(space.splitlines())
+    return (" " if spaces else "") + ("\n" if len(spaces) < len(space) else "")
 
 
 def _forms_of(piece: str) -> Forms:
-    """Of a piece that does not end with white space. What precedes it does not either."""
+    """Three forms of a piece that does not end with white space, nor does what precedes it."""
     lines = piece.splitlines()
     spaced = _joined(piece)
     if len(lines) < 2:

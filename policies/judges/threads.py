@@ -22,17 +22,15 @@ THREADS: Final = 2
 # Texts up to this are prepared on the event loop, within some milliseconds.
 CHARACTERS_AT_ONCE: Final = 16 * 1024
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
     WeakKeyDictionary()
 )
 
 
-async def run_in_thread(
-    owner: str, function: Callable[Parameters, Result], *args: Parameters.args, **options: Parameters.kwargs
-) -> Result:
+async def run_in_thread(owner: str, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     """What the function returns, called in a thread when it is the owner's turn."""
     async with _turn_of(owner):
         stop = threading.Event()
@@ -52,7 +50,7 @@ def _turn_of(owner: str) -> asyncio.Lock:
     return lock
 
 
-def _stoppable(stop: threading.Event, work: Callable[[], Result]) -> Result:
+def _stoppable(stop: threading.Event, work: Callable[[], T]) -> T:
     with stopping(stop):
         checkpoint()
         return work()

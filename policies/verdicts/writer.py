@@ -1,4 +1,4 @@
-"""Writes verdicts, off the path. What was refused was refused all the same."""
+"""Writes verdicts in the background. A refusal does not depend on its row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts as they might have been, on requests that nobody made."""
+"""Made-up verdicts on requests that nobody made, for measuring."""
 
 from __future__ import annotations
 

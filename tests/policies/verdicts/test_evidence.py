@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from organization.models import AuditEvent, Organization, Project
 from policies import backtest, services
-from policies.backtest import Case, Scored
+from policies.backtest import Case, ScoredCase
 from policies.models import Policy, Verdict
 from policies.tasks import prune_verdicts
 from policies.verdicts import records
@@ -137,7 +137,7 @@ def test_what_is_not_there_is_said(policy: Policy, cases: Path, tmp_path: Path) 
 
 
 def test_nothing_to_divide_by_is_no_number() -> None:
-    empty = backtest.accuracy_at(5000, [Scored(Case("x"), 0.7), Scored(Case("y", True), None)])
+    empty = backtest.accuracy_at(5000, [ScoredCase(Case("x"), 0.7), ScoredCase(Case("y", True), None)])
 
     assert (empty.precision, empty.recall) == (None, None)
 
