@@ -1,4 +1,4 @@
-"""The rules of the house that a machine can check."""
+"""Layers, layout and size of the code: the rules that a machine can check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.harness.sources import PACKAGES, ROOT, imported, modules
+
 # The packages that every app may build on; together they are the lowest layer.
 FLOOR = (
     "gateway_site.api",
@@ -27,7 +28,6 @@ MAY_IMPORT = {
     "policies": {"floor", "organization"},
     "inference": {"floor", "organization", "billing", "policies"},
 }
-ROOMS = ("gateway_site", "organization", "billing", "policies", "inference")
 TOP_LEVEL = {
     "manage.py",
     "pyproject.toml",
@@ -51,29 +51,14 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_BROAD_HANDLERS = 400, 50, 2
 MAX_FOLDER_MODULES, MAX_PREFIX_FAMILY = 15, 2
 
 
-def modules(package: str) -> Iterator[Path]:
-    for path in (ROOT / package.replace(".", "/")).rglob("*.py"):
-        if "migrations" not in path.parts:
-            yield path
-
-
-SOURCES = sorted(path for room in (*ROOMS, "tests") for path in modules(room))
-
-
-def imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+SOURCES = sorted(path for package in (*PACKAGES, "tests") for path in modules(package))
 
 
 def layer_of(name: str) -> str | None:
     if any(name == package or name.startswith(f"{package}.") for package in FLOOR):
         return "floor"
-    room = name.split(".")[0]
-    return room if room in ROOMS else None
+    package = name.split(".")[0]
+    return package if package in PACKAGES else None
 
 
 def modules_of(layer: str) -> Iterator[Path]:
@@ -125,8 +110,8 @@ def test_files_with_one_prefix_are_a_package(folder: Path) -> None:
 def test_a_library_is_imported_in_one_module_or_none(library: str, importers: set[str]) -> None:
     assert importers == {
         str(path.relative_to(ROOT))
-        for room in ROOMS
-        for path in modules(room)
+        for package in PACKAGES
+        for path in modules(package)
         if any(name.split(".")[0] == library for name in imported(ast.parse(path.read_text())))
     }
 
@@ -144,8 +129,8 @@ def test_no_file_or_function_outgrows_a_reader(path: Path) -> None:
 def test_broad_handlers_stay_at_the_edges() -> None:
     broad = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for room in ROOMS
-        for path in modules(room)
+        for package in PACKAGES
+        for path in modules(package)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))

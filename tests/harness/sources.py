@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# The packages of the product.
+PACKAGES = ("gateway_site", "organization", "billing", "policies", "inference")
 
 
 def modules(package: str) -> Iterator[Path]:

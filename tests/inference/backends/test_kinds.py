@@ -15,8 +15,8 @@ from inference.backends.base import InferenceBackend
 from inference.backends.kinds import KINDS, BackendConfig, all_options
 from inference.models import Backend
 from inference.prompt import Option
+from tests.harness.sources import PACKAGES, ROOT, modules
 from tests.inference.catalog.factories import make_backend
-from tests.test_architecture import ROOMS, ROOT, modules
 
 ADDRESS = "http://10.0.0.5:8000/v1"
 BACKENDS = ROOT / "inference" / "backends"
@@ -94,7 +94,7 @@ def test_no_module_asks_which_class_a_backend_is() -> None:
 
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
-        for room in ROOMS
+        for room in PACKAGES
         for path in modules(room)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Name | ast.Attribute) and _name(node) in classes

@@ -16,11 +16,11 @@ from django.urls import reverse
 
 from inference.backends.kinds import KINDS, BackendKind, BackendOption
 from inference.models import Backend
+from tests.harness.commands import run
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.catalog.factories import deploy, make_backend, make_model
 from tests.inference.customer import COLUMNS, Gateway, text_of
 from tests.inference.dialects.messages.customer import count, tokens_of
-from tests.organization.test_commands import run
 
 MODULE = """
 from inference.backends.base import InferenceBackend

@@ -25,7 +25,7 @@ from inference.prompt import Prompt, Turn
 from policies import services
 from policies.enforcement.judging import score_cache
 from policies.models import Policy
-from tests.conftest import SOMEONE
+from tests.factories import SOMEONE
 from tests.harness.client import Answer, exchange
 from tests.harness.documented_routes import Route, documented_routes
 from tests.harness.error_checks import assert_error
