@@ -32,7 +32,7 @@ from gateway_site.console.kit.timestamps import timestamp
 from organization.audit.trail import Actor
 from organization.models import Organization, Project
 
-PERIOD_WORDS = {"day": "per day (UTC)", "month": "per month (UTC)", "total": "in total"}
+PERIOD_LABELS = {"day": "per day (UTC)", "month": "per month (UTC)", "total": "in total"}
 
 
 def scope_of(row: services.SpendingScope | Account) -> services.SpendingScope:
@@ -65,8 +65,8 @@ def limits_panel(scope: services.SpendingScope) -> Panel:
         headings=["Applies to", "Period", "Limit", "Used", "Left"],
         rows=[
             [
-                format_html('<a class="text-link" href="{}">{}</a>', address_of(cap), words_for(cap)),
-                PERIOD_WORDS[cap.period],
+                format_html('<a class="text-link" href="{}">{}</a>', address_of(cap), scope_text(cap)),
+                PERIOD_LABELS[cap.period],
                 money(cap.limit_nanousd),
                 money(used.get(cap.pk, 0)),
                 money(max(0, cap.limit_nanousd - used.get(cap.pk, 0))),
@@ -78,7 +78,7 @@ def limits_panel(scope: services.SpendingScope) -> Panel:
     )
 
 
-def words_for(cap: SpendingCap) -> str:
+def scope_text(cap: SpendingCap) -> str:
     """What a limit applies to, in words."""
     if cap.api_key:
         return f"key {cap.api_key}"
@@ -89,7 +89,7 @@ def words_for(cap: SpendingCap) -> str:
 
 
 class LimitForm(ActionForm):
-    period = forms.ChoiceField(choices=list(PERIOD_WORDS.items()), widget=Select, label="Period")
+    period = forms.ChoiceField(choices=list(PERIOD_LABELS.items()), widget=Select, label="Period")
     limit = UsdField(label="Limit (USD)")
 
     def clean_limit(self) -> int:
@@ -108,7 +108,7 @@ def limit_confirmation_rows(
 ) -> list[tuple[str, Any]]:
     scope = scope_of(row)
     if "limit" not in given:
-        return [(words_for(cap), _words(cap)) for cap in limits_on(scope)]
+        return [(scope_text(cap), limit_text(cap)) for cap in limits_on(scope)]
     caps = services.own_limits(scope).filter(period=given["period"])
     return _change(scope, given["period"], caps.first(), given["limit"])
 
@@ -118,7 +118,7 @@ def _change(
 ) -> list[tuple[str, Any]]:
     used = sum(services.used_in_period(scope, period))
     rows: list[tuple[str, Any]] = [
-        ("Period", PERIOD_WORDS[period]),
+        ("Period", PERIOD_LABELS[period]),
         ("Current limit", money(cap.limit_nanousd) if cap else "none"),
         ("New limit", exact_money(limit)),
         ("Used in this period already", money(used)),
@@ -128,13 +128,13 @@ def _change(
     return rows
 
 
-def _words(cap: SpendingCap) -> str:
-    return f"{short_usd(cap.limit_nanousd)} {PERIOD_WORDS[cap.period]}"
+def limit_text(cap: SpendingCap) -> str:
+    return f"{short_usd(cap.limit_nanousd)} {PERIOD_LABELS[cap.period]}"
 
 
 @confirmed_action(
     label="Set limit",
-    consequence="Requests that could go over the limit are refused. One that exists for the same period is "
+    consequence="Requests that could go over the limit are refused. An existing limit for the same period is "
     "replaced.",
     icon="speed",
     permission="billing.change_spendingcap",
@@ -152,15 +152,15 @@ def set_limit(
         limit_nanousd=given["limit"],
         actor=Actor.staff(request.user),
     )
-    return f"limited to {_words(cap)}"
+    return f"limited to {limit_text(cap)}"
 
 
 def cap_confirmation_rows(cap: SpendingCap, given: dict[str, Any]) -> list[tuple[str, Any]]:
     if "limit" in given:
         return _change(scope_of_cap(cap), cap.period, cap, given["limit"])
     return [
-        ("Applies to", words_for(cap)),
-        ("Period", PERIOD_WORDS[cap.period]),
+        ("Applies to", scope_text(cap)),
+        ("Period", PERIOD_LABELS[cap.period]),
         ("Current limit", money(cap.limit_nanousd)),
         ("Used in this period", money(used_now([cap]).get(cap.pk, 0))),
     ]
@@ -217,7 +217,7 @@ class SpendingCapAdmin(ReadOnlyAdmin):
     actions = ["change_limit", "remove"]
 
     def name_of(self, row: SpendingCap) -> str:
-        return f"Limit of {words_for(row)}, {row.period}"
+        return f"Limit of {scope_text(row)}, {row.period}"
 
     def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
         used = used_now(rows)
@@ -226,7 +226,7 @@ class SpendingCapAdmin(ReadOnlyAdmin):
 
     @display(description="Applies to")
     def scope_name(self, cap: SpendingCap) -> str:
-        return words_for(cap)
+        return scope_text(cap)
 
     @display(description="Organization", ordering="organization__name")
     def owner(self, cap: SpendingCap) -> SafeString:
@@ -263,7 +263,7 @@ class SpendingCapAdmin(ReadOnlyAdmin):
             limit_nanousd=given["limit"],
             actor=Actor.staff(request.user),
         )
-        return f"limited to {_words(changed)}"
+        return f"limited to {limit_text(changed)}"
 
     @confirmed_action(
         label="Remove",

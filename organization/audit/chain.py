@@ -184,7 +184,7 @@ def _walk(head: AuditChainHead | None, found: Verification) -> None:
     if head is None or head.number != found.linked or head.digest != found.head:
         sentence = f"Entries after event {_last_event(found)} were removed."
         found.problems.append(Problem("removed", _last_event(found), sentence))
-    elif not _is_hmac_of(head, keys.get(head.key_id)):
+    elif not _is_signed(head, keys.get(head.key_id)):
         sentence = "The chain's end is not signed by any of ENCRYPTION_KEYS."
         found.problems.append(Problem("unsigned", doubtful_from or _last_event(found), sentence))
 
@@ -281,7 +281,7 @@ def _head(number: int, digest: str) -> dict[str, Any]:
     return {"number": number, "digest": digest, "key_id": _id_of(key), "signature": signature}
 
 
-def _is_hmac_of(head: AuditChainHead, key: bytes | None) -> bool:
+def _is_signed(head: AuditChainHead, key: bytes | None) -> bool:
     expected = _hmac_of(key, f"head {head.number}", head.digest) if key else ""
     return _is_same(expected, head.signature)
 
