@@ -41,12 +41,6 @@ def head_of_get(url: str, headers: Mapping[str, str]) -> RequestHead:
     return RequestHead(origin, opening, "Connection: close" not in lines)
 
 
-def request_of_get(url: str, headers: Mapping[str, str]) -> tuple[Origin, bytes]:
-    """A whole GET request, after which the connection is not used again."""
-    head = head_of_get(url, {**headers, "Connection": "close"})
-    return head.origin, head.opening
-
-
 def _lines(method: str, url: str, headers: Mapping[str, str]) -> tuple[Origin, list[str]]:
     parts = urlsplit(url)
     is_secure = parts.scheme == "https"

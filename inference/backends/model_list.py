@@ -4,16 +4,12 @@ A backend's own list of models, over HTTP: what could be in the catalog, and whe
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from gateway_site.http_client.connection import ExchangeTimeouts, Origin, UpstreamConnection
-from gateway_site.http_client.dialing import Dialer
-from gateway_site.http_client.request_head import request_of_get
-from gateway_site.http_client.ssrf_guard import GuardedResolver
+from gateway_site.http_client.client import Client, ConnectFailed, ResponseTooLarge
 
 SECONDS = 10
 MAX_BYTES = 16 * 1024 * 1024
@@ -36,39 +32,21 @@ class UpstreamModel:
 async def fetch_model_list(url: str, headers: dict[str, str]) -> list[UpstreamModel]:
     """The models that a GET of this address lists, or ModelListFailed."""
     try:
-        body = await _get(url, headers)
+        async with Client() as client:
+            # The client ends with this one exchange, so no connection is to be kept alive.
+            response = await client.fetch(
+                url, headers={**headers, "Connection": "close"}, seconds=SECONDS, max_bytes=MAX_BYTES
+            )
     except TimeoutError:
         raise ModelListFailed(f"It did not answer within {SECONDS} seconds.") from None
+    except ConnectFailed as problem:
+        raise ModelListFailed(f"It cannot be reached: {problem.strerror}.") from None
+    except ResponseTooLarge:
+        raise ModelListFailed("Its list of models is too large.") from None
     except OSError as problem:
         raise ModelListFailed(f"The conversation failed: {type(problem).__name__}.") from None
-    return _models_in(body)
-
-
-async def _get(url: str, headers: dict[str, str]) -> bytes:
-    origin, request = request_of_get(url, headers)
-    loop = asyncio.get_running_loop()
-    limits = ExchangeTimeouts(SECONDS, SECONDS, loop.time() + SECONDS)
-    connection = await _dial(origin)
-    try:
-        connection.send((request, b""), limits, keep_alive=False)
-        _require_success(await connection.head())
-        body = bytearray()
-        while chunk := await connection.read():
-            body += chunk
-            if len(body) > MAX_BYTES:
-                raise ModelListFailed("Its list of models is too large.")
-        return bytes(body)
-    finally:
-        connection.abort()
-
-
-async def _dial(origin: Origin) -> UpstreamConnection:
-    try:
-        return await Dialer(asyncio.get_running_loop(), GuardedResolver()).dial(origin, SECONDS)
-    except TimeoutError:
-        raise
-    except OSError as problem:
-        raise ModelListFailed(f"It cannot be reached: {problem.strerror or 'no address'}.") from None
+    _require_success(response.status)
+    return _models_in(response.body)
 
 
 def _require_success(status: int) -> None:
