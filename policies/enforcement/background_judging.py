@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from policies.enforcement.attachment import AttachedVersion
 from policies.enforcement.judging import PolicyJudging
-from policies.enforcement.publication_cache import reader
+from policies.enforcement.publication_cache import publications
 from policies.judges import current_judge
 from policies.verdicts.records import VerdictRecorder
 from policies.verdicts.writer import writer
@@ -93,4 +93,4 @@ async def close_policies(seconds: float) -> None:
     await background.drain(seconds)
     await current_judge().close()
     await asyncio.to_thread(writer.close, seconds)
-    await asyncio.to_thread(reader.close, seconds)
+    await asyncio.to_thread(publications.close, seconds)

@@ -1,8 +1,8 @@
 """
-What is in force, remembered by each process and checked against the database by each request.
+The cache of published policies: kept by each process, checked against the database by each request.
 
-One thread with one connection does all reading. Whoever asks while it reads is answered by its next read,
-together with everybody else who came meanwhile: see `attachment` for what that promises.
+One thread with one connection does all reading. A request that comes while it reads is served by its next
+read, together with all others that came meanwhile: see `attachment` for what that promises.
 """
 
 from __future__ import annotations
@@ -44,34 +44,36 @@ WHERE organization_id = ANY($1::uuid[])
 LOST = (DatabaseError, InterfaceError, psycopg.Error, sqlite3.Error, PoolTimeout)
 NOTHING: PolicySnapshot = {}
 
-Asked: TypeAlias = tuple[uuid.UUID, "asyncio.Future[PolicySnapshot]"]
+PendingRead: TypeAlias = tuple[uuid.UUID, "asyncio.Future[PolicySnapshot]"]
 
 
-class SnapshotReader:
+class PublicationCache:
+    """What is in force in each organization, valid for as long as the organization's epoch is the same."""
+
     def __init__(self) -> None:
         self._thread = BatchThread("policies", self._serve, close=self._close)
         self._timer = LoopTimer(_refuse)
         # The thread's own.
-        self._known: dict[uuid.UUID, tuple[int, PolicySnapshot]] = {}
+        self._cached: dict[uuid.UUID, tuple[int, PolicySnapshot]] = {}
         self._postgres_epochs = _PostgresEpochs()
 
-    def ask(self, organization_id: uuid.UUID) -> asyncio.Future[PolicySnapshot]:
-        """What is in force in the organization, as of this call or later; or Unavailable."""
+    def read(self, organization_id: uuid.UUID) -> asyncio.Future[PolicySnapshot]:
+        """Start to read what is in force in the organization, as of this call or later; or Unavailable."""
         answer: asyncio.Future[PolicySnapshot] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_note_seen)
+        answer.add_done_callback(_retrieve_exception)
         self._thread.submit((organization_id, answer))
         self._timer.add(answer, time.monotonic() + settings.GATEWAY_DATABASE_WAIT_SECONDS)
         return answer
 
     def close(self, seconds: float = 5.0) -> None:
-        """End the thread. Asking again starts another."""
+        """End the thread. The next read starts another."""
         self._thread.stop(seconds)
 
     def _close(self) -> None:
-        self._known.clear()
+        self._cached.clear()
         connection.close()
 
-    def _serve(self, batch: list[Asked]) -> None:
+    def _serve(self, batch: list[PendingRead]) -> None:
         wanted = {organization_id for organization_id, _ in batch}
         try:
             found: dict[uuid.UUID, PolicySnapshot] | ApiError = self._read_twice(wanted)
@@ -80,10 +82,10 @@ class SnapshotReader:
             connection.close()
             found = Unavailable()
         # A loop that is closed has nobody left who waits.
-        deliver_in_loops(((asked[1].get_loop(), asked) for asked in batch), partial(_answer, found))
+        deliver_in_loops(((read[1].get_loop(), read) for read in batch), partial(_answer, found))
 
     def _read_twice(self, wanted: Iterable[uuid.UUID]) -> dict[uuid.UUID, PolicySnapshot]:
-        # One deadline for both: whoever asked is refused when it is over.
+        # One deadline for both: the requests are refused when it is over.
         with deadline(settings.GATEWAY_DATABASE_WAIT_SECONDS):
             try:
                 return self._read(wanted)
@@ -98,15 +100,15 @@ class SnapshotReader:
             self._postgres_epochs(wanted) if connection.vendor == "postgresql" else _sqlite_epochs(wanted)
         )
         for organization_id, epoch in epochs.items():
-            known = self._known.get(organization_id)
-            if known is None or known[0] != epoch:
-                if len(self._known) >= MAX_ORGANIZATIONS:
-                    self._known.clear()
+            cached = self._cached.get(organization_id)
+            if cached is None or cached[0] != epoch:
+                if len(self._cached) >= MAX_ORGANIZATIONS:
+                    self._cached.clear()
                 # Read after the epoch, so it is at least as new; if newer, the next request reads again.
-                self._known[organization_id] = epoch, snapshot_of(organization_id)
+                self._cached[organization_id] = epoch, snapshot_of(organization_id)
         # Who has no epoch has published nothing.
         return {
-            organization_id: self._known[organization_id][1] if organization_id in epochs else NOTHING
+            organization_id: self._cached[organization_id][1] if organization_id in epochs else NOTHING
             for organization_id in wanted
         }
 
@@ -115,16 +117,16 @@ def _refuse(answer: asyncio.Future[PolicySnapshot]) -> None:
     answer.set_exception(Unavailable())
 
 
-def _note_seen(answer: asyncio.Future[PolicySnapshot]) -> None:
+def _retrieve_exception(answer: asyncio.Future[PolicySnapshot]) -> None:
     # A request that ended for another reason does not come back for its answer, and that is no accident.
     if not answer.cancelled():
         answer.exception()
 
 
-def _answer(found: dict[uuid.UUID, PolicySnapshot] | ApiError, waiting: list[Asked]) -> None:
+def _answer(found: dict[uuid.UUID, PolicySnapshot] | ApiError, waiting: list[PendingRead]) -> None:
     for organization_id, answer in waiting:
         if answer.done():
-            continue  # who asked has left
+            continue  # whose request has ended
         if isinstance(found, ApiError):
             answer.set_exception(type(found)())
         else:
@@ -138,7 +140,7 @@ def _sqlite_epochs(organization_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, int
 
 
 class _PostgresEpochs:
-    """Over the thread's connection, for as long as it is the same."""
+    """Reads epochs over the thread's connection, for as long as it is the same."""
 
     def __init__(self) -> None:
         self._line: object = None
@@ -156,4 +158,4 @@ class _PostgresEpochs:
 _pairs = msgspec.json.Decoder(list[tuple[uuid.UUID, int]]).decode
 
 
-reader = SnapshotReader()
+publications = PublicationCache()

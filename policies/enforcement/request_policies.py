@@ -17,7 +17,7 @@ from organization.models import Project
 from policies.enforcement.attachment import AttachedVersion, PolicySnapshot, versions_for_request
 from policies.enforcement.background_judging import background
 from policies.enforcement.judging import PolicyFinding, PolicyJudging
-from policies.enforcement.publication_cache import reader
+from policies.enforcement.publication_cache import publications
 from policies.judges import Judge
 from policies.models import Direction
 from policies.verdicts.records import VerdictRecorder
@@ -25,7 +25,7 @@ from policies.verdicts.records import VerdictRecorder
 
 def start_snapshot_read(project: Project) -> Awaitable[PolicySnapshot]:
     """Start to read what is in force, for `RequestPolicies.attach` of the request that calls this."""
-    return reader.ask(project.organization_id)
+    return publications.read(project.organization_id)
 
 
 class RequestPolicies:

@@ -18,7 +18,7 @@ from inference.backends import registry
 from inference.dialects.chat import dialect
 from inference.models import Activity, CatalogModel
 from organization.models import Project, ProjectKey
-from policies.enforcement.publication_cache import reader
+from policies.enforcement.publication_cache import publications
 from policies.verdicts.writer import writer as verdicts
 from tests.factories import SOMEONE, make_project_key
 from tests.harness.client import Answer, ApiClient, exchange
@@ -105,7 +105,7 @@ def gateway_of(project: Project, credit: str = CREDIT) -> Iterator[Gateway]:
     yield Gateway.of(project, credit)
     writer.close(5)
     verdicts.close(5)
-    reader.close()
+    publications.close()
     assert close_ledger(5) == 0
     assert_books_balance()
 

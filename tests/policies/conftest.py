@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from organization.models import Organization
-from policies.enforcement.publication_cache import reader
+from policies.enforcement.publication_cache import publications
 from policies.models import Policy
 from policies.verdicts.writer import writer
 from tests.policies.factories import make_policy, make_published
@@ -19,7 +19,7 @@ def _patient_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(writer, "_start", lambda: None)
     yield
     writer._queue.clear()
-    reader.close()
+    publications.close()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from inference.activity.writer import writer
 from organization import services
 from organization.models import AuditEvent, Project
 from organization.permissions import ADMIN_PERMISSIONS, CUSTOMER_PERMISSIONS
-from policies.enforcement.publication_cache import reader
+from policies.enforcement.publication_cache import publications
 from policies.services import create_policy, publish_policy
 from tests.factories import SOMEONE, make_admin_key, make_project_key
 from tests.harness.client import Answer, ApiClient, exchange
@@ -68,7 +68,7 @@ BODIES = {(method, path): body for method, path, _, body, _ in ROUTES}
 def _no_thread_stays() -> Iterator[None]:
     yield
     writer.close(5)
-    reader.close()
+    publications.close()
     close_ledger(5)
 
 

@@ -15,7 +15,7 @@ from organization import services
 from organization.models import Organization, Project
 from organization.permissions import ADMIN_PERMISSIONS, CUSTOMER_PERMISSIONS
 from organization.services import NewKey
-from policies.enforcement.publication_cache import reader
+from policies.enforcement.publication_cache import publications
 from policies.services import create_policy
 from tests.factories import SOMEONE, make_admin_key, make_project_key
 from tests.harness.client import Answer, ApiClient, exchange
@@ -40,7 +40,7 @@ EVERY_ROUTE = pytest.mark.parametrize(
 def _no_thread_stays() -> Iterator[None]:
     yield
     writer.close(5)
-    reader.close()
+    publications.close()
     close_ledger(5)
 
 

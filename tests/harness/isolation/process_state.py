@@ -19,7 +19,7 @@ from inference.serving.lifecycle import request_task
 from inference.serving.load_balancing.load_balancer import load_balancer
 from policies.enforcement.background_judging import background
 from policies.enforcement.judging import score_cache
-from policies.enforcement.publication_cache import reader
+from policies.enforcement.publication_cache import publications
 from policies.verdicts import writer as verdict_writer
 
 # By the names that they are given. They have connections of their own, and write when they get to it.
@@ -47,7 +47,7 @@ def take_away() -> list[str]:
         for writer in WRITERS.values():
             writer._queue.clear()
             writer.close(5)
-        reader.close()
+        publications.close()
         close_ledger(5)
         request_task.running_requests.clear()
         background._tasks.clear()

@@ -18,7 +18,7 @@ from organization.models import Organization, Project
 from policies import services
 from policies.enforcement.attachment import PolicySnapshot
 from policies.enforcement.background_judging import background
-from policies.enforcement.publication_cache import SnapshotReader
+from policies.enforcement.publication_cache import PublicationCache
 from policies.enforcement.request_policies import RequestPolicies
 from policies.judges.quoted import QuotedJudge
 from policies.models import Policy, Verdict
@@ -42,8 +42,8 @@ def names(project: Project, *policy_ids: str) -> list[str]:
     return asyncio.run(run())
 
 
-async def asked(reader: SnapshotReader, organization: Organization) -> PolicySnapshot:
-    return await reader.ask(organization.pk)
+async def asked(reader: PublicationCache, organization: Organization) -> PolicySnapshot:
+    return await reader.read(organization.pk)
 
 
 def test_it_works(acme: Organization, project: Project, rival_project: Project) -> None:
@@ -117,18 +117,18 @@ QUOTED_AGAIN = f'Does it say "{PHRASE}"?'
 
 def test_who_asks_while_a_read_runs_shares_the_next(acme: Organization, monkeypatch: Any) -> None:
     make_published(acme)
-    own = SnapshotReader()
+    own = PublicationCache()
     reads: list[int] = []
-    original = SnapshotReader._read
+    original = PublicationCache._read
 
-    def counted(self: SnapshotReader, wanted: Any) -> Any:
+    def counted(self: PublicationCache, wanted: Any) -> Any:
         reads.append(len(wanted))
         return original(self, wanted)
 
-    monkeypatch.setattr(SnapshotReader, "_read", counted)
+    monkeypatch.setattr(PublicationCache, "_read", counted)
 
     async def run() -> list[Any]:
-        return list(await asyncio.gather(*(own.ask(acme.pk) for _ in range(500))))
+        return list(await asyncio.gather(*(own.read(acme.pk) for _ in range(500))))
 
     try:
         snapshots = asyncio.run(run())
@@ -144,11 +144,11 @@ def test_a_lost_connection_is_replaced_and_a_lost_database_is_told(
     acme: Organization, monkeypatch: Any
 ) -> None:
     make_published(acme)
-    own = SnapshotReader()
-    original = SnapshotReader._read
+    own = PublicationCache()
+    original = PublicationCache._read
     failures = [1]
 
-    def broken(self: SnapshotReader, wanted: Any) -> Any:
+    def broken(self: PublicationCache, wanted: Any) -> Any:
         if failures[0]:
             failures[0] -= 1
             connection.close()
@@ -156,7 +156,7 @@ def test_a_lost_connection_is_replaced_and_a_lost_database_is_told(
                 cursor.execute("SELECT nothing FROM nowhere")
         return original(self, wanted)
 
-    monkeypatch.setattr(SnapshotReader, "_read", broken)
+    monkeypatch.setattr(PublicationCache, "_read", broken)
     try:
         assert len(asyncio.run(asked(own, acme))) == 1
         failures[0] = 2
