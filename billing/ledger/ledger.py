@@ -56,7 +56,7 @@ class Ledger:
     def __init__(self, limits: LedgerLimits | None = None) -> None:
         self.limits = limits or limits_from_settings()
         self._wait_seconds = float(settings.GATEWAY_ADMISSION_WAIT_SECONDS)
-        self._worker = Worker(self.limits, self._wait_seconds)
+        self.worker = Worker(self.limits, self._wait_seconds)
         self._timer = LoopTimer(_answer_none)
 
     # --- for coroutines ------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Ledger:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[OperationResult | None] = loop.create_future()
         now = time.monotonic()
-        self._worker.submit(Ticket(operation, future, loop, now))
+        self.worker.submit(Ticket(operation, future, loop, now))
         self._timer.add(future, now + seconds)
         try:
             return await future
@@ -123,7 +123,7 @@ class Ledger:
             # Cancelled between the answer and our waking up: nobody else will see the hold.
             # When the future itself is cancelled, the worker sees to it.
             if future.done() and not future.cancelled():
-                self._worker.abandon(future.result())
+                self.worker.abandon(future.result())
             raise
 
     # --- for threads and commands --------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Ledger:
         now = time.monotonic()
         tickets = [Ticket(operation, Future(), None, now) for operation in operations]
         for ticket in tickets:
-            self._worker.submit(ticket)
+            self.worker.submit(ticket)
         return [self._wait_for(ticket) for ticket in tickets]
 
     def _wait_for(self, ticket: Ticket) -> OperationResult:
@@ -163,10 +163,10 @@ class Ledger:
 
     def close(self, seconds: float) -> int:
         """Finish what is queued, then stop. Returns how many operations were left undone."""
-        return self._worker.stop(seconds)
+        return self.worker.stop(seconds)
 
     def _refuse_early(self, request: HoldRequest) -> None:
-        until = self._worker.spent_keys.get(request.key_id.hex)
+        until = self.worker.spent_keys.get(request.key_id.hex)
         if until is not None:
             left = until - time.monotonic()
             if left > 0:
@@ -175,8 +175,8 @@ class Ledger:
                     " none is left in this one.",
                     retry_after_seconds=math.ceil(left),
                 )
-            self._worker.spent_keys.pop(request.key_id.hex, None)
-        if self._worker.queued > MAX_QUEUED:
+            self.worker.spent_keys.pop(request.key_id.hex, None)
+        if self.worker.queued > MAX_QUEUED:
             raise Unavailable()
 
 

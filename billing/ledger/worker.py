@@ -67,7 +67,7 @@ class Worker:
         self._patience_seconds = patience_seconds
         self._connection = LedgerConnection()
         # Settlements that wait for the database to come back are in its backlog.
-        self._thread = BatchThread("ledger", self._process, close=self._connection.close, max_batch=MAX_BATCH)
+        self.thread = BatchThread("ledger", self._process, close=self._connection.close, max_batch=MAX_BATCH)
         # Keys that have no request left in this minute, and when (on our clock) that ends.
         self.spent_keys: dict[str, float] = {}
         self._retry_seconds = FIRST_RETRY_SECONDS
@@ -76,10 +76,10 @@ class Worker:
 
     @property
     def queued(self) -> int:
-        return self._thread.queued
+        return self.thread.queued
 
     def submit(self, ticket: Ticket) -> None:
-        self._thread.submit(ticket)
+        self.thread.submit(ticket)
 
     def abandon(self, answer: OperationResult | None) -> None:
         """The caller is gone. A hold that nobody knows of is released at once."""
@@ -89,7 +89,7 @@ class Worker:
 
     def stop(self, seconds: float) -> int:
         """Finish what is queued, if that takes no longer. Returns how many operations were left undone."""
-        return self._thread.stop(seconds)
+        return self.thread.stop(seconds)
 
     # --- one batch -----------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Worker:
             [True if isinstance(ticket.operation, Heartbeat) else Unavailable() for ticket in refused],
         )
         if kept:
-            self._thread.retry_later(kept, self._retry_seconds * random.uniform(0.5, 1.0))
+            self.thread.retry_later(kept, self._retry_seconds * random.uniform(0.5, 1.0))
             self._retry_seconds = min(LONGEST_RETRY_SECONDS, self._retry_seconds * 2)
 
     # --- answers -------------------------------------------------------------------------------------

@@ -61,6 +61,11 @@ class BatchThread(Generic[Item]):
         return self._inbox.qsize()
 
     @property
+    def backlog(self) -> int:
+        """How many items wait for another batch after one in vain."""
+        return len(self._backlog)
+
+    @property
     def is_running(self) -> bool:
         return self._thread is not None
 

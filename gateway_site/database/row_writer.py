@@ -41,7 +41,7 @@ class RowWriter(Generic[Source]):
         self, name: str, insert: Callable[[Sequence[Any]], None], *, max_queued: int = 20_000
     ) -> None:
         self._name = name
-        self._insert = insert
+        self.insert = insert
         # `append` and `popleft` are atomic, and a full one lets the oldest go by itself.
         self._queue: deque[Source] = deque(maxlen=max_queued)
         self._has_work = threading.Event()
@@ -57,6 +57,15 @@ class RowWriter(Generic[Source]):
             self._has_work.set()
         if self._thread is None or self._owner != os.getpid():
             self._start()
+
+    @property
+    def pending(self) -> list[Source]:
+        """Records that wait to be written, the oldest first."""
+        return list(self._queue)
+
+    def discard(self) -> None:
+        """Drop the records that wait to be written."""
+        self._queue.clear()
 
     def flush(self) -> None:
         """Write what is queued, in the calling thread."""
@@ -109,7 +118,7 @@ class RowWriter(Generic[Source]):
         if not records:
             return False
         try:
-            self._insert([record.row() for record in records])
+            self.insert([record.row() for record in records])
         except (DatabaseError, InterfaceError, PoolTimeout):
             self._queue.extendleft(reversed(records))
             raise

@@ -39,7 +39,7 @@ def record(trace: RequestTrace) -> None:
     writer.add(trace)
 
 
-def _insert(rows: Sequence[Activity | ActivityRow]) -> None:
+def insert_activity(rows: Sequence[Activity | ActivityRow]) -> None:
     by_id = {row.id: row for row in rows}
     distinct = list(by_id.values())
     try:
@@ -73,4 +73,4 @@ def gains_of(rows: Iterable[Activity | ActivityRow]) -> dict[tuple[Any, ...], li
     return found
 
 
-writer: RowWriter[RequestTrace] = RowWriter("activity", _insert)
+writer: RowWriter[RequestTrace] = RowWriter("activity", insert_activity)

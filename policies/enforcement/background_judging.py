@@ -54,6 +54,15 @@ class BackgroundJudging:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @property
+    def running(self) -> int:
+        """How many texts wait or are being judged."""
+        return len(self._tasks)
+
+    def forget(self) -> None:
+        """Drop the texts of event loops that have ended."""
+        self._tasks.clear()
+
     async def drain(self, seconds: float) -> None:
         """Finish what the running loop has begun; what takes longer than this is recorded as not judged."""
         loop = asyncio.get_running_loop()

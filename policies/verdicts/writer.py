@@ -21,7 +21,7 @@ OUTCOMES = (VerdictOutcome.MATCH, VerdictOutcome.NO_MATCH, VerdictOutcome.INCONC
 daily = DailySums(DailyVerdicts, cell=("day", "version"), sums=("matches", "no_matches", "inconclusive"))
 
 
-def _insert(rows: Sequence[Verdict]) -> None:
+def insert_verdicts(rows: Sequence[Verdict]) -> None:
     try:
         with transaction.atomic():
             Verdict.objects.bulk_create(rows)
@@ -48,4 +48,4 @@ def _add_to_days(rows: Sequence[Verdict]) -> None:
     daily.add(counts)
 
 
-writer: RowWriter[RowSource] = RowWriter("verdicts", _insert, max_queued=50_000)
+writer: RowWriter[RowSource] = RowWriter("verdicts", insert_verdicts, max_queued=50_000)

@@ -18,7 +18,7 @@ def _patient_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Verdicts are written when a test says so."""
     monkeypatch.setattr(writer, "_start", lambda: None)
     yield
-    writer._queue.clear()
+    writer.discard()
     publications.close()
 
 

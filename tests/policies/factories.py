@@ -43,4 +43,4 @@ def verdict(policy: Policy, project: Project, score: float | None, **fields: Any
 
 def noted() -> list[Verdict]:
     """The verdicts that wait to be written."""
-    return [note.row() for note in writer._queue]
+    return [note.row() for note in writer.pending]

@@ -58,6 +58,10 @@ class LoadBalancer:
         circuit = self._circuits.setdefault(target.deployment_id, CircuitBreaker())
         circuit.record_failure(self._clock())
 
+    def forget(self) -> None:
+        """Close every circuit, as in a process that has asked nobody yet."""
+        self._circuits.clear()
+
     def _rank(self, target: Target, weight: int, affinity: bytes | None) -> float:
         # The time until a first event that comes at a rate of `weight`: the smallest of several such times
         # belongs to each with a probability in proportion to its weight.

@@ -81,7 +81,7 @@ async def stop_and_start(server: PostgresServer, customer: Any) -> dict[str, Any
     refused_in = (time.monotonic() - before) / 3
     settling = asyncio.create_task(ledger.settle(hold, used(40)))
     # It was tried in vain, and is kept.
-    await until(lambda: bool(ledger._worker._thread._backlog))
+    await until(lambda: bool(ledger.worker.thread.backlog))
     await asyncio.to_thread(server.start)
     before = time.monotonic()
     outcome = await settling

@@ -197,8 +197,8 @@ def test_a_spent_minute_is_refused_without_asking_the_database(make_ledger: Make
     with pytest.raises(RateLimited):
         ledger.call(acme.request())
 
-    assert not ledger._worker._thread.is_running
-    ledger._worker.spent_keys[acme.key.pk.hex] = 0.0
+    assert not ledger.worker.thread.is_running
+    ledger.worker.spent_keys[acme.key.pk.hex] = 0.0
     KeyMeter.objects.update(window_starts_at=timezone.now() - timedelta(minutes=1))
     hold(ledger, acme.request())
 

@@ -224,14 +224,14 @@ def submit(ledger: Ledger, operation: Any) -> Any:
     from billing.ledger.worker import Ticket
 
     future: Future = Future()
-    ledger._worker.submit(Ticket(operation, future, None, time.monotonic()))
+    ledger.worker.submit(Ticket(operation, future, None, time.monotonic()))
     return future
 
 
 @contextmanager
 def pause(ledger: Ledger, until: threading.Event) -> Iterator[None]:
     """The ledger's thread stops before its next batch, so that the batch can be filled."""
-    thread = ledger._worker._thread
+    thread = ledger.worker.thread
     collect = thread._collect
 
     def wait_and_collect() -> Any:

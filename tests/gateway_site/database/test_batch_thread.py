@@ -119,7 +119,7 @@ def test_a_stop_closes_and_the_next_item_starts_another_thread(
 def test_nobody_waits_for_what_is_to_be_retried(thread: BatchThread[int], batches: Batches) -> None:
     batches.react = lambda items: thread.retry_later(items, 0.2) if batches.seen == [[1]] else None
     thread.submit(1)
-    batches.until(lambda: bool(thread._backlog))
+    batches.until(lambda: bool(thread.backlog))
     thread.submit(2)
     batches.until(lambda: len(batches.seen) == 3)
 

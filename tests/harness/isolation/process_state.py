@@ -33,23 +33,23 @@ def forget() -> None:
     readiness.forget()
     served_models.forget()
     authentication.forget()
-    load_balancer._circuits.clear()
+    load_balancer.forget()
     score_cache.clear()
 
 
 def take_away() -> list[str]:
     """What is still going on, which is ended here; what was still to be written is not."""
     left = [f"a thread, {each.name}" for each in threading.enumerate() if each.name in THREADS]
-    left += [f"notes for {name}" for name, writer in WRITERS.items() if writer._queue]
-    left += ["requests"] * bool(request_task.running_requests) + ["judging"] * bool(background._tasks)
+    left += [f"notes for {name}" for name, writer in WRITERS.items() if writer.pending]
+    left += ["requests"] * bool(request_task.running_requests) + ["judging"] * bool(background.running)
     left += ["a live tail"] * bool(watching or poller.is_running)
     if left:
         for writer in WRITERS.values():
-            writer._queue.clear()
+            writer.discard()
             writer.close(5)
         publications.close()
         close_ledger(5)
         request_task.running_requests.clear()
-        background._tasks.clear()
+        background.forget()
         watching.clear()
     return left

@@ -43,7 +43,7 @@ class Tables:
             stale = [name for (name,) in cursor.fetchall()] + list(changed)
             if not stale:
                 return
-            with _nothing_refused(cursor, stale):
+            with triggers_disabled(cursor, stale):
                 for name in stale:
                     cursor.execute(f"DELETE FROM {_quoted(name)}")
                 for name, rows in changed.items():
@@ -57,7 +57,7 @@ class Tables:
 
 
 @contextmanager
-def _nothing_refused(cursor: Any, tables: list[str]) -> Iterator[None]:
+def triggers_disabled(cursor: Any, tables: list[str]) -> Iterator[None]:
     """Append-only tables refuse to be emptied."""
     if connection.vendor == "postgresql":
         # Neither triggers nor references are looked at, until the transaction ends. For superusers alone.

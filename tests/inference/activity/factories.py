@@ -49,4 +49,4 @@ def trace(key: ProjectKey) -> RequestTrace:
 
 
 def new_writer() -> RowWriter[RequestTrace]:
-    return RowWriter("activity", activity_writer._insert)
+    return RowWriter("activity", activity_writer.insert_activity)

@@ -62,7 +62,7 @@ def assert_sums_are_of_rows() -> None:
 
 
 def write(rows: Sequence[Activity]) -> None:
-    writer._insert(rows)
+    writer.insert_activity(rows)
 
 
 def test_it_works(gateway: Gateway) -> None:
@@ -134,7 +134,7 @@ def test_after_a_commit_that_nobody_heard_of_nothing_is_counted_again(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection breaks between the commit and its answer: the writer cannot know, and tries again."""
-    insert, breaks = writer._insert, [True]
+    insert, breaks = writer.insert_activity, [True]
 
     def broken_once(rows: Sequence[Activity]) -> None:
         insert(rows)
@@ -142,7 +142,7 @@ def test_after_a_commit_that_nobody_heard_of_nothing_is_counted_again(
             raise OperationalError("the connection was lost")
 
     made = new_writer()
-    monkeypatch.setattr(made, "_insert", broken_once)
+    monkeypatch.setattr(made, "insert", broken_once)
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
     for _ in range(3):
         made.add(trace(gateway.key))
@@ -208,7 +208,7 @@ def until_somebody_waits() -> None:
 WRITE_MANY = """
 import sys, django; django.setup()
 from inference.models import Activity
-from inference.activity.writer import _insert
+from inference.activity.writer import insert_activity
 import uuid
 from datetime import datetime, UTC
 from organization.models import ProjectKey
@@ -217,7 +217,7 @@ if sys.argv[1] == "down":
     keys.reverse()
 sys.stdin.readline()
 for batch in range(15):
-    _insert([Activity(id=uuid.uuid4(), created_at=datetime(2026, 3, 1, tzinfo=UTC),
+    insert_activity([Activity(id=uuid.uuid4(), created_at=datetime(2026, 3, 1, tzinfo=UTC),
         ended_at=datetime(2026, 3, 1, tzinfo=UTC), organization_id=key.project.organization_id,
         project_id=key.project_id, api_key_id=key.pk, endpoint="/v1", model=f"m{number}", status=200,
         prompt_tokens=3, total_ms=1) for key in keys for number in range(3)])

@@ -116,7 +116,10 @@ def test_closing_writes_what_waits(gateway: Gateway) -> None:
 
 
 def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    insert, failures = activity_writer._insert, [OperationalError("gone"), OperationalError("still gone")]
+    insert, failures = (
+        activity_writer.insert_activity,
+        [OperationalError("gone"), OperationalError("still gone")],
+    )
 
     def failing(rows: Any) -> None:
         if failures:
@@ -141,7 +144,7 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
 
 def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
-    made: RowWriter[RequestTrace] = RowWriter("activity", activity_writer._insert, max_queued=3)
+    made: RowWriter[RequestTrace] = RowWriter("activity", activity_writer.insert_activity, max_queued=3)
     traces = [trace(gateway.key) for _ in range(5)]
 
     for each in traces:

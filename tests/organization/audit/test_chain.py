@@ -20,7 +20,7 @@ from organization.models import AuditChainHead, AuditEvent, AuditLink, Organizat
 from organization.tasks import verify_audit_trail
 from tests.factories import SOMEONE
 from tests.harness.isolation.connections import close_connections
-from tests.harness.isolation.table_reset import _nothing_refused
+from tests.harness.isolation.table_reset import triggers_disabled
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,7 +49,7 @@ def problems() -> list[tuple[str, int]]:
 @contextmanager
 def by_hand() -> Iterator[Any]:
     """A cursor of somebody who has switched the triggers off."""
-    with transaction.atomic(), connection.cursor() as cursor, _nothing_refused(cursor, [EVENT, LINK, HEAD]):
+    with transaction.atomic(), connection.cursor() as cursor, triggers_disabled(cursor, [EVENT, LINK, HEAD]):
         yield cursor
 
 

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from organization.models import Organization, Project
 from policies.models import DailyVerdicts, Policy, PolicyVersion, Verdict
-from policies.verdicts import records, writer
-from policies.verdicts.writer import daily
+from policies.verdicts import records
+from policies.verdicts.writer import daily, insert_verdicts
 from tests.harness.isolation.connections import close_connections
 from tests.policies.factories import make_published
 
@@ -54,7 +54,7 @@ def assert_sums_are_of_rows() -> None:
 
 
 def write(*rows: Verdict) -> None:
-    writer._insert(rows)
+    insert_verdicts(rows)
 
 
 def test_it_works(published: Policy, project: Project) -> None:
