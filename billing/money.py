@@ -56,8 +56,8 @@ def _parse(text: str, digits: int) -> int:
     shift = int(exponent) + digits
     number: int = int("".join(map(str, figures)))
     if shift < 0:
-        number, rest = divmod(number, int(10**-shift))
-        if rest:
+        number, finer = divmod(number, int(10**-shift))
+        if finer:
             raise ValueError(f"{text!r} is finer than {digits} decimal places.")
     else:
         number *= int(10**shift)

@@ -153,8 +153,8 @@ def resolve_reservation(
         reservation = Reservation.objects.filter(pk=reservation_id).first()
         if reservation is None:
             raise NotFound(f"There is no reservation {reservation_id}.")
-        place = (reservation.pk, reservation.organization_id)
-        operation = WriteOff(*place) if amount_nanousd is None else Reconcile(*place, amount_nanousd)
+        ids = (reservation.pk, reservation.organization_id)
+        operation = WriteOff(*ids) if amount_nanousd is None else Reconcile(*ids, amount_nanousd)
         applied = batch.apply(batch.store_over(connection), [operation], limits_from_settings())()
         outcome = applied.answers[0]
         if isinstance(outcome, ApiError):

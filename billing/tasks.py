@@ -1,4 +1,4 @@
-"""Doors for the schedule. Each is a sweep over rows, so running it twice, or late, is no harm."""
+"""Tasks of the schedule. Each is a sweep over rows, so running it twice, or late, is no harm."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def sweep_reservations() -> None:
 
 @shared_task
 def audit_ledger() -> None:
-    broken = [finding.invariant.name for finding in audit_and_record() if finding.count]
+    broken = [check.invariant.name for check in audit_and_record() if check.count]
     if broken:
         logger.error("the ledger's invariants are broken: %s", ", ".join(broken))

@@ -17,26 +17,26 @@ KEPT = 200
 def audit_and_record() -> list[InvariantCheck]:
     """Check every invariant and store a LedgerAudit. What is wrong has a count above zero."""
     began = time.monotonic()
-    findings = _unhurried_audit()
-    broken = [described(finding) for finding in findings if finding.count]
+    checks = _audit_without_timeout()
+    broken = [check_to_json(check) for check in checks if check.count]
     LedgerAudit.objects.create(
         seconds=round(time.monotonic() - began, 3), broken=len(broken), findings=broken
     )
-    _forget_old()
-    return findings
+    _delete_old_audits()
+    return checks
 
 
-def described(finding: InvariantCheck) -> dict[str, Any]:
-    """A finding as it is stored, and as `audit_ledger` prints it."""
+def check_to_json(check: InvariantCheck) -> dict[str, Any]:
+    """One check as it is stored, and as `audit_ledger` prints it."""
     return {
-        "name": finding.invariant.name,
-        "meaning": finding.invariant.meaning,
-        "count": finding.count,
-        "examples": finding.examples,
+        "name": check.invariant.name,
+        "meaning": check.invariant.meaning,
+        "count": check.count,
+        "examples": check.examples,
     }
 
 
-def _unhurried_audit() -> list[InvariantCheck]:
+def _audit_without_timeout() -> list[InvariantCheck]:
     if connection.vendor != "postgresql":
         # Without a transaction: on SQLite it would be a writer's, and the ledger would wait for all of it.
         return audit()
@@ -47,7 +47,7 @@ def _unhurried_audit() -> list[InvariantCheck]:
         return audit()
 
 
-def _forget_old() -> None:
+def _delete_old_audits() -> None:
     newest = LedgerAudit.objects.order_by("-id").values_list("id", flat=True)
     oldest_kept = newest[KEPT - 1 : KEPT].first()
     if oldest_kept is not None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from billing.ledger.changes import Changes, TouchedReservations
-from billing.ledger.decisions import MINUTE, Decisions, Ids
+from billing.ledger.decisions import MINUTE, Decisions, OperationIds
 from billing.ledger.operations import (
     Heartbeat,
     HoldRequest,
@@ -102,10 +102,10 @@ def apply(
             case HoldRequest():
                 holds.append((i, operation))
             case Heartbeat(observed=observed):
-                beats = decisions.changes.heartbeats
-                beats[ids[i][0]] = observed or beats.get(ids[i][0])
+                heartbeats = decisions.changes.heartbeats
+                heartbeats[ids[i].reservation] = observed or heartbeats.get(ids[i].reservation)
             case MarkDispatched():
-                decisions.changes.dispatched.add(ids[i][0])
+                decisions.changes.dispatched.add(ids[i].reservation)
             case _:
                 answers[i] = decisions.resolve(operation, ids[i])
     for i, request in holds:
@@ -123,9 +123,9 @@ def _finish(
     touched = written()
     for i, operation in enumerate(operations):
         match operation:
-            case Heartbeat(reservation_id=place):
-                answers[i] = place.hex in touched.alive
-            case MarkDispatched(reservation_id=place) if place.hex in touched.dispatched:
+            case Heartbeat(reservation_id=reservation_id):
+                answers[i] = reservation_id.hex in touched.alive
+            case MarkDispatched(reservation_id=reservation_id) if reservation_id.hex in touched.dispatched:
                 answers[i] = True
             case MarkDispatched():
                 # The sweeper has released it: nothing stands behind the request any more.
@@ -133,27 +133,29 @@ def _finish(
     return BatchResult(answers, decisions.now, decisions.spent_keys, decisions.window + MINUTE)
 
 
-def _ids_of(operation: Operation) -> Ids:
+def _ids_of(operation: Operation) -> OperationIds:
     if isinstance(operation, HoldRequest):
-        return (
+        return OperationIds(
             operation.request_id.hex,
             operation.organization_id.hex,
             operation.project_id.hex,
             operation.key_id.hex,
         )
-    return (operation.reservation_id.hex, operation.organization_id.hex)
+    return OperationIds(operation.reservation_id.hex, operation.organization_id.hex)
 
 
-def _needs_of(operations: Sequence[Operation], ids: Sequence[Ids], repeated: Collection[str]) -> NeededRows:
+def _needs_of(
+    operations: Sequence[Operation], ids: Sequence[OperationIds], repeated: Collection[str]
+) -> NeededRows:
     needs = NeededRows()
-    for operation, (place, organization, *rest) in zip(operations, ids, strict=True):
+    for operation, each in zip(operations, ids, strict=True):
         if isinstance(operation, HoldRequest):
-            needs.organizations.add(organization)
-            needs.projects.add(rest[0])
-            needs.keys.add(rest[1])
-            if place in repeated:
-                needs.reservations.add(place)
+            needs.organizations.add(each.organization)
+            needs.projects.add(each.project)
+            needs.keys.add(each.key)
+            if each.reservation in repeated:
+                needs.reservations.add(each.reservation)
         elif not isinstance(operation, Heartbeat | MarkDispatched):  # those change no balance
-            needs.organizations.add(organization)
-            needs.reservations.add(place)
+            needs.organizations.add(each.organization)
+            needs.reservations.add(each.reservation)
     return needs

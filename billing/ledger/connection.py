@@ -21,7 +21,7 @@ APPLICATION_NAME = "gateway ledger"
 
 
 class DatabaseProblem(enum.Enum):
-    """What to do about a batch that failed."""
+    """What is wrong with the database when a batch fails, and what to do about it."""
 
     LOCKED = "another session holds an organization's row: leave that organization alone for a while"
     COLLIDED = "another transaction was in the way: try again"
@@ -30,6 +30,7 @@ class DatabaseProblem(enum.Enum):
 
 
 def database_problem_of(error: Exception) -> DatabaseProblem:
+    """What an error that a batch failed with means for it."""
     match error:
         case psycopg.errors.LockNotAvailable():
             return DatabaseProblem.LOCKED
@@ -46,7 +47,7 @@ def database_problem_of(error: Exception) -> DatabaseProblem:
 
 
 class LedgerConnection:
-    """Opened when it is first needed, and again after it broke. Belongs to the thread that uses it."""
+    """The connection of one thread: opened when it is first needed, and again after it broke."""
 
     def __init__(self, alias: str = DEFAULT_DB_ALIAS) -> None:
         self._alias = alias
@@ -55,7 +56,7 @@ class LedgerConnection:
 
     def store(self) -> Store:
         if self._store is None:
-            self._connection = self._settings_of_its_own()
+            self._connection = self._new_connection()
             self._store = store_over(self._connection, is_own=True)
         return self._store
 
@@ -66,7 +67,7 @@ class LedgerConnection:
             with contextlib.suppress(OperationalError, InterfaceError):
                 connection.close()
 
-    def _settings_of_its_own(self) -> BaseDatabaseWrapper:
+    def _new_connection(self) -> BaseDatabaseWrapper:
         connection = connections[self._alias].copy()
         options = connection.settings_dict["OPTIONS"]
         if connection.vendor == "sqlite":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from billing.ledger.cap_periods import period_of
 from billing.ledger.changes import (
@@ -57,12 +58,18 @@ MINUTE = timedelta(minutes=1)
 CONCURRENCY_RETRY_SECONDS = 1
 
 
-# An operation's ids as `rows` has them: of the reservation and the organization, and for a hold of the
-# project and the key.
-Ids = tuple[str, ...]
+class OperationIds(NamedTuple):
+    """The ids of an operation as rows have them; those of the project and the key only for a hold."""
+
+    reservation: str
+    organization: str
+    project: str = ""
+    key: str = ""
 
 
 class Decisions:
+    """Decides one batch of operations, and collects what it changes."""
+
     def __init__(self, rows: LockedRows, limits: LedgerLimits) -> None:
         self.now = rows.now
         self.window = self.now.replace(second=0, microsecond=0)
@@ -74,9 +81,9 @@ class Decisions:
 
     # --- ending a reservation ------------------------------------------------------------------------
 
-    def resolve(self, operation: Resolution, ids: Ids) -> ReservationOutcome | ApiError:
-        row = self.rows.reservations.get(ids[0])
-        if row is None or row.organization_id != ids[1]:
+    def resolve(self, operation: Resolution, ids: OperationIds) -> ReservationOutcome | ApiError:
+        row = self.rows.reservations.get(ids.reservation)
+        if row is None or row.organization_id != ids.organization:
             return NotFound(f"There is no reservation {operation.reservation_id}.")
         before = row.state
         self._transition(row, operation)
@@ -92,7 +99,7 @@ class Decisions:
             case Release() if row.state == ReservationState.HELD:
                 self._end(row, ReservationState.RELEASED)
             case MarkUnknown() if row.state == ReservationState.HELD:
-                self._give_up_or_release(row)
+                self._mark_unknown_or_release(row)
             case Reconcile() if row.state == ReservationState.UNKNOWN:
                 line = BillLine(bill.RECONCILED, 1, min(operation.amount_nanousd, row.reserved))
                 self._charge(row, operation.amount_nanousd, [line], ChargeBasis.RECONCILED)
@@ -113,13 +120,13 @@ class Decisions:
             if row.is_dispatched and row.observed is not None:
                 self._settle(row, row.observed, ChargeBasis.CHECKPOINT)
             else:
-                self._give_up_or_release(row)
+                self._mark_unknown_or_release(row)
             return
         patience = timedelta(hours=self.limits.unknown_hours)
         if row.state == ReservationState.UNKNOWN and row.unknown_at and row.unknown_at < moment - patience:
             self._end(row, ReservationState.WRITTEN_OFF, loss=row.reserved)
 
-    def _give_up_or_release(self, row: ReservationRow) -> None:
+    def _mark_unknown_or_release(self, row: ReservationRow) -> None:
         # What never left this process has provably cost nothing.
         if row.is_dispatched:
             self._move(row, ReservationState.UNKNOWN)
@@ -182,7 +189,7 @@ class Decisions:
 
     # --- admitting a request -------------------------------------------------------------------------
 
-    def admit(self, request: HoldRequest, ids: Ids) -> Hold | ApiError:
+    def admit(self, request: HoldRequest, ids: OperationIds) -> Hold | ApiError:
         request_id, organization_id, project_id, key_id = ids
         existing = self.rows.reservations.get(request_id)
         if existing is not None:
@@ -191,9 +198,9 @@ class Decisions:
             return self._hold(request, existing.admitted_at) if is_ours else Unavailable()
         meter = self._meter(key_id)
         refusal = (
-            self._refuse_dead(organization_id, project_id, key_id, request.key_digests)
-            or self._refuse_busy(meter, key_id)
-            or self._refuse_poor(organization_id, project_id, key_id, request.amount_nanousd)
+            self._refuse_key(organization_id, project_id, key_id, request.key_digests)
+            or self._refuse_over_rate_limit(meter, key_id)
+            or self._refuse_over_credit(organization_id, project_id, key_id, request.amount_nanousd)
         )
         if refusal is not None:
             return refusal
@@ -220,7 +227,7 @@ class Decisions:
     def _hold(self, request: HoldRequest, admitted_at: datetime) -> Hold:
         return Hold(request.request_id, request.organization_id, request.amount_nanousd, admitted_at)
 
-    def _refuse_dead(
+    def _refuse_key(
         self, organization_id: str, project_id: str, key_id: str, digests: tuple[str, ...] | None
     ) -> ApiError | None:
         key = self.rows.keys.get(key_id)
@@ -235,7 +242,7 @@ class Decisions:
             return Unauthenticated()
         return ProjectArchivedForUse() if project.is_archived else None
 
-    def _refuse_busy(self, meter: MeterRow, key_id: str) -> ApiError | None:
+    def _refuse_over_rate_limit(self, meter: MeterRow, key_id: str) -> ApiError | None:
         per_minute, at_once = self.limits.requests_per_minute, self.limits.concurrency
         if per_minute and meter.window_requests >= per_minute:
             self.spent_keys.add(key_id)
@@ -250,7 +257,7 @@ class Decisions:
             )
         return None
 
-    def _refuse_poor(
+    def _refuse_over_credit(
         self, organization_id: str, project_id: str, key_id: str, amount: int
     ) -> ApiError | None:
         account = self.rows.accounts[organization_id]

@@ -21,6 +21,8 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
+    """A rule of the books, and the statement that finds the rows that break it."""
+
     name: str
     meaning: str
     sql: str
@@ -28,6 +30,8 @@ class Invariant:
 
 @dataclass(frozen=True, slots=True)
 class InvariantCheck:
+    """How many rows an invariant does not hold for, with some of them."""
+
     invariant: Invariant
     count: int
     examples: list[str]
@@ -175,12 +179,12 @@ def audit(now: datetime | None = None) -> list[InvariantCheck]:
     due_seconds = settings.GATEWAY_LEASE_SECONDS + settings.GATEWAY_SWEEP_SECONDS
     sweep_due = timedelta(seconds=due_seconds) + ORPHAN_GRACE
     orphaned = connection.ops.adapt_datetimefield_value((now or timezone.now()) - sweep_due)
-    findings = []
+    checks = []
     for invariant in INVARIANTS:
         with connection.cursor() as cursor:
             # Only where one is used: otherwise `%` would need doubling in every statement.
             values = {"orphaned": orphaned} if "%(" in invariant.sql else None
             cursor.execute(invariant.sql, values)
             rows = cursor.fetchall()
-        findings.append(InvariantCheck(invariant, len(rows), [str(row) for row in rows[:EXAMPLES]]))
-    return findings
+        checks.append(InvariantCheck(invariant, len(rows), [str(row) for row in rows[:EXAMPLES]]))
+    return checks

@@ -51,7 +51,7 @@ def _answer_none(future: asyncio.Future[Any]) -> None:
 
 
 class Ledger:
-    """The door to the ledger. Safe to call from any task of any event loop, and from any thread."""
+    """The ledger as its callers see it. Safe to call from any task of any event loop, and from any thread."""
 
     def __init__(self, limits: LedgerLimits | None = None) -> None:
         self.limits = limits or limits_from_settings()
@@ -87,7 +87,7 @@ class Ledger:
         return await self._resolve(MarkUnknown(hold.id, hold.organization_id))
 
     async def mark_dispatched(self, hold: Hold) -> None:
-        """Durably, before the first byte goes upstream."""
+        """Mark the hold as dispatched, durably, before the first byte goes upstream."""
         answer = await self._ask(MarkDispatched(hold.id, hold.organization_id), self._wait_seconds)
         if answer is not True:
             raise answer if isinstance(answer, ApiError) else Unavailable()
@@ -98,7 +98,7 @@ class Ledger:
         return answer is not False
 
     async def drain(self, seconds: float) -> int:
-        """As `close`, without blocking the event loop."""
+        """Finish what is queued and stop, as `close` does, without blocking the event loop."""
         return await asyncio.to_thread(self.close, seconds)
 
     async def _resolve(self, operation: Operation) -> ReservationOutcome:
@@ -129,7 +129,7 @@ class Ledger:
     # --- for threads and commands --------------------------------------------------------------------
 
     def call(self, operation: Operation) -> OperationResult:
-        """As the coroutines, for any operation. Not inside a transaction: it waits for another."""
+        """Do one operation and wait for it. Not inside a transaction: it waits for another."""
         if isinstance(operation, HoldRequest):
             self._refuse_early(operation)
         (answer,) = self.call_all([operation])
@@ -139,7 +139,7 @@ class Ledger:
 
     def call_all(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """
-        Several at once, so that they share a transaction.
+        Do several operations at once, so that they share a transaction.
 
         A refusal is an answer here like the others: raising it would lose the holds beside it.
         """
@@ -187,7 +187,7 @@ _making = threading.Lock()
 
 
 def get_ledger() -> Ledger:
-    """This process's ledger."""
+    """The ledger of this process, made on first use."""
     global _ledger
     if _ledger is None:
         with _making:

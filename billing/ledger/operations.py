@@ -78,7 +78,7 @@ class Hold(Struct, frozen=True):
 
 
 class ReservationOutcome(Struct, frozen=True):
-    """How a reservation stands after one asked to resolve it."""
+    """How a reservation stands after an operation that was to resolve it."""
 
     state: ReservationState | None
     charged_nanousd: int | None = None
@@ -120,7 +120,7 @@ class WriteOff(_OnReservation, frozen=True):
 
 class Expire(_OnReservation, frozen=True):
     """
-    The sweeper's question: if the request is lost (or the unknown is too old), decide by the row.
+    Resolve the reservation by its row if the request is lost, or the unknown is too old. For the sweeper.
 
     A hold is lost if its lease is still `unrenewed_lease`, or, asked `as_of` a time, if it ran out before.
     """

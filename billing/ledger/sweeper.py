@@ -45,7 +45,7 @@ MOST_WATCHED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
-    """How many reservations went where."""
+    """How many reservations a sweep has brought to each state."""
 
     released: int = 0
     settled: int = 0
@@ -85,7 +85,7 @@ class LeaseWatch:
         return bool(self._seen_since)
 
     def lost(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Those that were the same for a whole lease. What is no candidate any more is forgotten."""
+        """The candidates that were the same for a whole lease. What is none any more is forgotten."""
         now = time.monotonic()
         self._seen_since = {each: self._seen_since.get(each, now) for each in candidates if each.lease}
         return [
@@ -122,8 +122,8 @@ def sweep(by: LeaseWatch | datetime) -> SweepCounts:
     return swept
 
 
-def sweep_patiently() -> SweepCounts:
-    """As `sweep`, for a process that has watched nothing yet: it waits for a lease if it must."""
+def sweep_after_watching() -> SweepCounts:
+    """Sweep in a process that has watched nothing yet: it waits for a lease if it must."""
     watch = LeaseWatch()
     swept = sweep(watch)
     if watch.is_waiting:

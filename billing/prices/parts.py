@@ -59,7 +59,7 @@ PARTS: tuple[PricePart, ...] = (
     PricePart("image", "image", "image", "image", quantity="images", is_optional=True),
     PricePart("request", "request", "request", "request", is_optional=True),
 )
-QUANTITIES = tuple(part.quantity for part in PARTS if part.quantity)
+QUANTITIES: tuple[str, ...] = tuple(part.quantity for part in PARTS if part.quantity)
 
 
 def parts_within(whole: PricePart) -> tuple[PricePart, ...]:

@@ -10,7 +10,7 @@ from django.db import connection
 from billing.ledger.ledger import Ledger, close_ledger
 from billing.ledger.operations import LedgerLimits
 from tests.billing.factories import Customer, make_customer
-from tests.billing.ledger_processes import Crew
+from tests.billing.ledger_processes import LedgerProcesses
 from tests.harness.ledger_checks import assert_books_balance
 
 DATABASE_FIXTURES = ("transactional_db", "db")
@@ -59,13 +59,13 @@ def is_postgres() -> bool:
 
 
 @pytest.fixture(scope="session")
-def _crew(django_db_setup: None) -> Iterator[Crew]:
-    with Crew() as crew:
-        yield crew
+def _processes(django_db_setup: None) -> Iterator[LedgerProcesses]:
+    with LedgerProcesses() as processes:
+        yield processes
 
 
 @pytest.fixture
-def crew(_crew: Crew, process_environment: dict[str, str]) -> Crew:
+def processes(_processes: LedgerProcesses, process_environment: dict[str, str]) -> LedgerProcesses:
     """Four processes that hold credit on command."""
-    _crew.ensure_started(process_environment)
-    return _crew
+    _processes.ensure_started(process_environment)
+    return _processes

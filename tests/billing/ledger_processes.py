@@ -1,7 +1,7 @@
 """
 Processes that call the ledger on command: one line of JSON in, one out.
 
-Run as a script it is one of them; `Crew` starts four and speaks to them.
+Run as a script it is one of them; `LedgerProcesses` starts four and speaks to them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIZE = 4
 PATIENCE_SECONDS = 60
 
 
-class Crew:
+class LedgerProcesses:
     def __init__(self) -> None:
         self._members: list[subprocess.Popen[str]] = []
 
@@ -44,33 +44,33 @@ class Crew:
                 )
                 for _ in range(SIZE)
             ]
-            self.listen()
+            self.receive()
 
-    def tell(self, order: dict[str, Any]) -> None:
+    def send(self, order: dict[str, Any]) -> None:
         for member in self._members:
             assert member.stdin is not None
             member.stdin.write(json.dumps(order) + "\n")
             member.stdin.flush()
 
-    def listen(self) -> list[dict[str, Any]]:
+    def receive(self) -> list[dict[str, Any]]:
         """One answer from each."""
         answers = []
         for member in self._members:
             assert member.stdout is not None
             line = member.stdout.readline()
-            assert line, "a process of the crew has died"
+            assert line, "one of the processes has died"
             answers.append(json.loads(line))
         return answers
 
     def do(self, order: dict[str, Any]) -> Counter[str]:
         """The order from all at once: they get ready, say so, and start together."""
-        self.tell(order)
-        self.listen()
-        self.tell({"do": "go"})
-        return sum((Counter(answer) for answer in self.listen()), Counter())
+        self.send(order)
+        self.receive()
+        self.send({"do": "go"})
+        return sum((Counter(answer) for answer in self.receive()), Counter())
 
 
-# --- one of the crew ---------------------------------------------------------------------------------
+# --- one of the processes -----------------------------------------------------------------------------
 
 
 _ledgers: dict[str, Any] = {}
@@ -84,30 +84,30 @@ def main() -> None:
 
     connection.SQLITE_BUSY_SECONDS = PATIENCE_SECONDS
     connection.LOCK_TIMEOUT_MS = connection.STATEMENT_TIMEOUT_MS = PATIENCE_SECONDS * 1000
-    say({})
+    answer_with({})
     while line := sys.stdin.readline():
-        asyncio.run(follow(json.loads(line)))
+        asyncio.run(run_order(json.loads(line)))
     for ledger in _ledgers.values():
         ledger.close(5)
 
 
-def say(answer: dict[str, Any]) -> None:
+def answer_with(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
-async def follow(order: dict[str, Any]) -> None:
+async def run_order(order: dict[str, Any]) -> None:
     from billing.ledger.ledger import Ledger
     from billing.ledger.operations import LedgerLimits
 
-    # One for all orders of its kind, as a process has: to connect takes longer than to follow an order.
+    # One for all orders of its kind, as a process has: to connect takes longer than to run an order.
     limits = order.get("limits", {})
     ledger = _ledgers.setdefault(json.dumps(limits), Ledger(LedgerLimits(**limits)))
     # Connected and warm before the start, so that all four really start together.
     await holds(ledger, {**order, "count": 1, "key_id": str(uuid.uuid4())})
-    say({})
+    answer_with({})
     sys.stdin.readline()
-    say(await {"holds": holds, "hold_until_refused": hold_until_refused}[order["do"]](ledger, order))
+    answer_with(await {"holds": holds, "hold_until_refused": hold_until_refused}[order["do"]](ledger, order))
 
 
 async def holds(ledger: Any, order: dict[str, Any]) -> Counter[str]:

@@ -31,7 +31,7 @@ def after(days: int) -> date:
 
 
 @dataclass
-class At:
+class FixedClockStore:
     """A store whose clock stands still."""
 
     moment: datetime
@@ -90,7 +90,7 @@ def hold(*usages: Usage, clock: time = time(12)) -> list[Hold]:
 def apply(
     day: date, clock: time, operations: Iterable[Operation | HoldRequest]
 ) -> list[batch.OperationResult]:
-    store = At(datetime.combine(day, clock, UTC), batch.store_over(connection))
+    store = FixedClockStore(datetime.combine(day, clock, UTC), batch.store_over(connection))
     with transaction.atomic():
         finish = batch.apply(store, list(operations), LedgerLimits())
     return finish().answers

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from billing.ledger.audits import audit_and_record, described
+from billing.ledger.audits import audit_and_record, check_to_json
 from gateway_site.management.operator_command import OperatorCommand
 
 
@@ -18,12 +18,12 @@ class Command(OperatorCommand):
             raise CommandError(f"{self.broken} invariants of the ledger are broken.", returncode=1)
 
     def perform(self, **options: Any) -> dict[str, Any]:
-        findings = audit_and_record()
-        self.broken = sum(1 for finding in findings if finding.count)
+        checks = audit_and_record()
+        self.broken = sum(1 for check in checks if check.count)
         return {
             "ok": not self.broken,
-            "invariants": {finding.invariant.name: finding.count for finding in findings},
-            "broken": [described(finding) for finding in findings if finding.count],
+            "invariants": {check.invariant.name: check.count for check in checks},
+            "broken": [check_to_json(check) for check in checks if check.count],
         }
 
     def describe(self, outcome: dict[str, Any]) -> str:

@@ -23,5 +23,5 @@ class Command(OperatorCommand):
         return {"rows": rollup.roll_up(), "corrected": corrected}
 
     def describe(self, outcome: dict[str, Any]) -> str:
-        said = f"Rolled up {outcome['rows']} rows."
-        return f"{said} Corrected {outcome['corrected']} sums." if outcome["corrected"] else said
+        line = f"Rolled up {outcome['rows']} rows."
+        return f"{line} Corrected {outcome['corrected']} sums." if outcome["corrected"] else line

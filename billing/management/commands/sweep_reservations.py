@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from billing.ledger.sweeper import sweep_patiently
+from billing.ledger.sweeper import sweep_after_watching
 from gateway_site.management.operator_command import OperatorCommand
 
 
@@ -14,4 +14,4 @@ class Command(OperatorCommand):
     )
 
     def perform(self, **options: Any) -> dict[str, Any]:
-        return asdict(sweep_patiently())
+        return asdict(sweep_after_watching())

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from billing.ledger.ledger import Ledger
 from billing.ledger.operations import Expire, Heartbeat, Hold, MarkUnknown, Settle
-from billing.ledger.sweeper import LeaseWatch, SweepCounts, Sweeper, sweep, sweep_patiently
+from billing.ledger.sweeper import LeaseWatch, SweepCounts, Sweeper, sweep, sweep_after_watching
 from billing.models import Reservation
 from tests.billing.factories import Customer, reservation, used
 
@@ -165,7 +165,7 @@ def test_a_clock_that_is_set_ends_no_live_request(ledger: Ledger, acme: Customer
 
     assert reservation(hold).state == "held"
     assert abs(reservation(hold).lease_expires_at - timezone.now()) < timedelta(seconds=30)
-    assert sweep_patiently() == SweepCounts()
+    assert sweep_after_watching() == SweepCounts()
 
 
 @pytest.mark.parametrize("hours", [1, -1])
@@ -198,7 +198,7 @@ def test_a_command_without_memory_watches_for_a_lease(ledger: Ledger, acme: Cust
     take(ledger, acme)
     set_the_clock(1)
 
-    assert sweep_patiently() == SweepCounts(unknown=1)
+    assert sweep_after_watching() == SweepCounts(unknown=1)
 
 
 def set_the_clock(hours: int) -> None:
