@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 SECRET = "sk-very-secret"
 BACKEND = {"name": "vllm", "kind": "openai", "base_url": "http://10.0.0.5:8000/v1"}
-NO_PLACES = {
+NO_DEPLOYMENTS = {
     "deployments-TOTAL_FORMS": "0",
     "deployments-INITIAL_FORMS": "0",
 }
@@ -38,7 +38,7 @@ MODEL = {
     "input_modalities": ["text", "image"],
     "output_modalities": ["text"],
     "required_checks": "terms, age",
-    **NO_PLACES,
+    **NO_DEPLOYMENTS,
 }
 
 
@@ -65,14 +65,14 @@ def listing(model: Any) -> str:
 
 
 def save(console: Client, model: Any, fields: dict[str, Any], *row: Any) -> str:
-    """Post the form; what the page that follows says."""
+    """Post the form. Returns the text of the page that follows."""
     return console.post(page(model, *row), fields, follow=True).content.decode()
 
 
 def test_it_works(console: Client) -> None:
     save(console, Backend, {**BACKEND, "credential": SECRET})
     backend = Backend.objects.get()
-    place = {
+    deployment_form = {
         "deployments-TOTAL_FORMS": "1",
         "deployments-INITIAL_FORMS": "0",
         "deployments-0-backend": str(backend.pk),
@@ -80,7 +80,7 @@ def test_it_works(console: Client) -> None:
         "deployments-0-weight": "30",
         "deployments-0-is_enabled": "on",
     }
-    save(console, CatalogModel, {**MODEL, **place})
+    save(console, CatalogModel, {**MODEL, **deployment_form})
 
     assert credential_of(backend) == SECRET
     model = CatalogModel.objects.get()
@@ -153,9 +153,9 @@ def test_an_empty_key_field_keeps_the_key_and_a_box_removes_it(console: Client) 
 def test_a_key_does_not_follow_to_another_host(console: Client) -> None:
     backend = make_backend("vllm", "openai", base_url=BACKEND["base_url"], credential=SECRET)
 
-    said = save(console, Backend, {**BACKEND, "base_url": "http://evil.example/v1"}, backend)
+    shown = save(console, Backend, {**BACKEND, "base_url": "http://evil.example/v1"}, backend)
 
-    assert "give the API key again" in said
+    assert "give the API key again" in shown
     backend.refresh_from_db()
     assert backend.base_url == BACKEND["base_url"]
 
@@ -176,9 +176,9 @@ def test_a_key_does_not_follow_to_another_host(console: Client) -> None:
 def test_a_backend_that_cannot_be_is_refused(
     console: Client, changes: dict[str, str], complaint: str
 ) -> None:
-    said = save(console, Backend, {**BACKEND, **changes})
+    shown = save(console, Backend, {**BACKEND, **changes})
 
-    assert complaint in said
+    assert complaint in shown
     assert not Backend.objects.exists()
 
 
@@ -207,7 +207,7 @@ def test_prices_are_decimal_strings_and_stay_what_they_were(console: Client) -> 
         "max_output_length": "4096",
         "input_modalities": ["text"],
         "output_modalities": ["text"],
-        **NO_PLACES,
+        **NO_DEPLOYMENTS,
     }
 
     save(console, CatalogModel, same, model)
@@ -231,13 +231,13 @@ def test_prices_are_decimal_strings_and_stay_what_they_were(console: Client) -> 
     ],
 )
 def test_a_model_that_cannot_be_is_refused(console: Client, changes: dict[str, Any], complaint: str) -> None:
-    said = save(console, CatalogModel, {**MODEL, **changes})
+    shown = save(console, CatalogModel, {**MODEL, **changes})
 
-    assert complaint in said
+    assert complaint in shown
     assert not CatalogModel.objects.exists()
 
 
-def test_places_are_changed_and_removed_with_a_trail(console: Client) -> None:
+def test_deployments_are_changed_and_removed_with_a_trail(console: Client) -> None:
     model = make_served_model("m")
     deployment = Deployment.objects.get()
     other = make_backend("other")
@@ -247,7 +247,7 @@ def test_places_are_changed_and_removed_with_a_trail(console: Client) -> None:
         "deployments-INITIAL_FORMS": "1",
         "deployments-0-id": str(deployment.pk),
         "deployments-0-model": "m",
-        # A place stays where it is, whatever is posted.
+        # A deployment stays on its backend, whatever is posted.
         "deployments-0-backend": str(other.pk),
         "deployments-0-weight": "7",
     }
@@ -262,7 +262,7 @@ def test_places_are_changed_and_removed_with_a_trail(console: Client) -> None:
     assert AuditEvent.objects.latest("id").action == "deployment.remove"
 
 
-def test_backends_are_asked_on_demand(console: Client, upstream: ModelListServer) -> None:
+def test_the_connection_of_a_backend_is_tested_on_demand(console: Client, upstream: ModelListServer) -> None:
     backend = make_backend("vllm", "openai", base_url=upstream.base_url)
     body = {"action": "ask", "_selected_action": [str(backend.pk)]}
 
@@ -310,3 +310,34 @@ def test_a_stranger_to_the_console_sees_and_changes_nothing(db: None) -> None:
     assert client.get(listing(CatalogModel)).status_code == 403
     backend.refresh_from_db()
     assert backend.probed_at is None
+
+
+def test_who_may_only_look_sees_the_kind_and_the_options(db: None) -> None:
+    options = {"server": "vllm", "lacks": ["seed", "n"]}
+    backend = make_backend("vllm", "openai", base_url=BACKEND["base_url"], options=options)
+    viewer = get_user_model().objects.create_user("eve", password="x", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_backend"))
+    client = Client()
+    client.force_login(viewer)
+
+    shown = client.get(page(Backend, backend)).content.decode()
+
+    assert "OpenAI-compatible" in shown
+    assert "<div>server: vllm</div><div>lacks: seed, n</div>" in shown
+    assert "option_server" not in shown
+
+
+def test_what_was_stored_stays_when_another_field_is_changed(console: Client) -> None:
+    options = {"server": "vllm", "lacks": ["seed", "n"], "api": "chat"}
+    backend = make_backend("vllm", "openai", base_url=BACKEND["base_url"], options=options)
+    form = {"kind": "openai", "base_url": "http://10.0.0.5:8000/v2", "is_enabled": "on"}
+    form |= {"option_server": "vllm", "option_api": "chat", "option_lacks": "seed, n"}
+
+    save(console, Backend, form, backend)
+    backend.refresh_from_db()
+    assert (backend.base_url, backend.options) == ("http://10.0.0.5:8000/v2", options)
+
+    save(console, Backend, {**form, "option_server": "", "option_lacks": "n"}, backend)
+    backend.refresh_from_db()
+    assert backend.options == {"lacks": ["n"], "api": "chat"}
+    assert AuditEvent.objects.latest("id").details["before"] == {"options": options}

@@ -47,7 +47,9 @@ def test_a_kind_is_made_with_and_without_its_options(kind: str) -> None:
 def test_every_option_has_a_form_field_and_a_default_that_it_takes(kind: str) -> None:
     for option in KINDS[kind].options:
         assert field_name(option.name) in option_fields()
-        assert set(option.choices) <= set(all_options()[option.name].choices)
+        shared = all_options()[option.name]
+        assert (shared.is_list, shared.default) == (option.is_list, option.default)
+        assert set(option.choices) <= set(shared.choices)
         assert option.help
         if option.choices:
             option.check(option.default)
