@@ -16,7 +16,7 @@ MODEL_ID_LENGTH = 200
 
 
 class Backend(models.Model):
-    """A server that generates, with its credential. The address and the kind decide how it is spoken to."""
+    """A server that generates, with its credential. Its kind decides which protocol it is asked in."""
 
     name = models.CharField(max_length=NAME_LENGTH, unique=True)
     # A key of `inference.backends.kinds.KINDS`, which the service checks: a new kind is no migration.

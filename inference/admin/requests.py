@@ -125,7 +125,7 @@ class ActivityAdmin(ReadOnlyAdmin):
         return reverse("admin:inference_activity_change", args=found) if len(found) == 1 else None
 
     def _holds_without_activity(self, request: HttpRequest) -> list[Reservation]:
-        """The ledger has every request that was admitted, also where its process died before it told."""
+        """Holds of requests whose process died before it wrote their activity: the ledger has them all."""
         bounds = search.id_range(request.GET.get("q", ""))
         if bounds is None or not request.user.has_perm("billing.view_reservation"):
             return []

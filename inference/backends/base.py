@@ -37,8 +37,8 @@ class InferenceBackend(Protocol):
 
         - **Order.** Completions may interleave. Each ends with its one Finish, and nothing follows that
           but Usage. Usage may come several times, each counting from the start; the last one counts and
-          comes after every Finish. A backend that was told no usage, or nonsense, yields none: the
-          pipeline then counts what it saw.
+          comes after every Finish. A backend that got no usage, or nonsense, yields none: the
+          gateway then counts what it saw.
         - **dispatch** is awaited once, before the first byte of the request leaves this process (after
           the connection stands, where the client library lets us see that). If it raises, nothing is
           sent. Until it returned the request is provably free; from then on only the backend knows.

@@ -153,8 +153,8 @@ KINDS: dict[str, BackendKind] = {
             BackendOption(
                 "thinking",
                 label="Thinking",
-                help="How the models of an anthropic backend are told to think: with a budget of tokens, or "
-                "by effort alone.",
+                help="How thinking is requested of an anthropic backend: with a budget of tokens, or by "
+                "effort alone.",
                 choices=get_args(Thinking),
                 default="budget",
             ),

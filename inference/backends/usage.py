@@ -2,7 +2,7 @@
 What a backend says it used, before anyone is charged for it.
 
 Upstream's figures are input like any other: they may be missing, nonsense or malicious. A figure that
-cannot be true is dropped, not repaired, and an operator hears of it; the pipeline then counts for itself.
+cannot be true is dropped, not repaired, and logged as a warning; the gateway then counts for itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from inference.events import Usage
 
 logger = logging.getLogger(__name__)
 
-# Told in a few fixed words what was wrong, at most once for each kind and request.
+# Called with a few fixed words on what was wrong, at most once for each problem and request.
 Alert = Callable[[str], None]
 
 

@@ -1,6 +1,6 @@
 """
-What operators do to backends, models and deployments. Every door comes through here: the console and the
-commands. Each service is one transaction that also writes the audit trail.
+Changes that operators make to backends, models and deployments, for the console and the commands alike.
+Each service is one transaction that also writes the audit trail.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def save_backend(
     """
     Save the backend of this name. Returns it, and whether it is new.
 
-    None leaves what is there: the credential, the options, the switch. An empty credential removes it.
+    None keeps the stored value of credential, options or is_enabled. An empty credential removes it.
     """
     if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(f"A backend's name has 1 to {NAME_LENGTH} characters.", param="name")
@@ -113,7 +113,7 @@ def save_deployment(
 
 
 def remove_deployment(*, deployment: Deployment, actor: Actor) -> None:
-    """Take a model from a backend. Requests that run there end there."""
+    """Remove a deployment. Requests that run on its backend end there."""
     with transaction.atomic():
         trail.record(
             actor, "deployment.remove", deployment, organization=None, details=_deployment_details(deployment)

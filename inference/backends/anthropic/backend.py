@@ -29,7 +29,7 @@ class AnthropicBackend(HttpBackend):
     """
     One address, with or without `/v1` at its end.
 
-    `thinking` is how the models here are told to think: with a budget of tokens, or by effort alone.
+    `thinking` is how thinking is requested: with a budget of tokens, or by effort alone.
     """
 
     thinking: Thinking = "budget"

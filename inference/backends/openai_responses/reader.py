@@ -40,7 +40,7 @@ class _ResponseEvent(Struct, gc=False):
     """Any event of the stream, and a whole response: their names do not collide."""
 
     type: str = ""
-    # Any: types of event that nobody told us about may use these names for something else.
+    # Any: unknown types of event may use these names for something else.
     delta: Any = None
     item: Any = None
     item_id: Any = None

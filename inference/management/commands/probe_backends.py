@@ -7,7 +7,7 @@ from inference.catalog.probes import probe
 
 
 class Command(OperatorCommand):
-    help = "Ask every enabled backend whether it is there; exits with 1 if one is not."
+    help = "Test the connection to every enabled backend; exits with 1 if one fails."
 
     def perform(self, **options: Any) -> dict[str, Any]:
         findings = [
