@@ -38,7 +38,7 @@ SESSION_PARAMETERS = [
 
 
 class MsgspecComponents(OpenApiSerializerExtension):
-    """The types that validate a body are its description: one source."""
+    """Describes a body by the msgspec type that validates it, so that there is one source."""
 
     target_class = "msgspec.Struct"
     match_subclasses = True
@@ -50,7 +50,7 @@ class MsgspecComponents(OpenApiSerializerExtension):
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
         _, components = msgspec.json.schema_components(
-            [self.target, *getattr(self.target, "holds", ())], ref_template="#/components/schemas/{name}"
+            [self.target, *getattr(self.target, "payloads", ())], ref_template="#/components/schemas/{name}"
         )
         own = components.pop(self.target.__name__)
         for name, schema in components.items():
@@ -61,7 +61,7 @@ class MsgspecComponents(OpenApiSerializerExtension):
 
 
 def record_of(stream: StreamDocumentation) -> type[msgspec.Struct]:
-    """A server-sent event whose data is a payload, as JSON in a string, or the word that ends the stream."""
+    """Describe a record of a stream: its data is a payload, as JSON in a string, or the word that ends it."""
     name = stream.payload.__name__
     content: dict[str, Any] = {
         "contentMediaType": "application/json",
@@ -71,7 +71,7 @@ def record_of(stream: StreamDocumentation) -> type[msgspec.Struct]:
         content = {"anyOf": [{"const": stream.last}, content]}
     data = Annotated[str, msgspec.Meta(description=stream.description, extra_json_schema=content)]
     # What the reference points at is described along with it.
-    return msgspec.defstruct(f"{name}Record", [("data", data)], namespace={"holds": (stream.payload,)})
+    return msgspec.defstruct(f"{name}Record", [("data", data)], namespace={"payloads": (stream.payload,)})
 
 
 def view_of(documentation: RouteDocumentation) -> type[ViewSet]:

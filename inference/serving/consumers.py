@@ -1,9 +1,9 @@
 """
 The generation endpoints, as ASGI applications ahead of Django.
 
-Channels' own HTTP consumer awaits its handler in the loop that would tell it of a hang-up, so it cannot see
-one while it streams. This one speaks `receive` and `send` itself: the work runs in a task of its own, and
-here one waits for its end or the client's, whichever comes first.
+Channels' own HTTP consumer awaits its handler in the loop that would tell it of a disconnect, so it cannot
+see one while it streams. This one speaks `receive` and `send` itself: the work runs in a task of its own, and
+the consumer waits for the end of the task or for the client's disconnect, whichever comes first.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class GenerationConsumer:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["method"] != "POST":
             raise MethodNotAllowed(scope["method"], ["POST"])
-        came = time.monotonic()
+        started = time.monotonic()
         key = await authentication.customer_key(scope)
-        trace = RequestTrace(key, self.dialect.path, started=came)
-        trace.record_step("auth", came)
+        trace = RequestTrace(key, self.dialect.path, started=started)
+        trace.record_step("auth", started)
         try:
             await self._serve(key, trace, scope, receive, send)
         except ApiError as error:
             trace.fail(error)
-            raise without_frames(error) from None
+            raise without_traceback(error) from None
         finally:
             activity_writer.record(trace)
 
@@ -147,12 +147,12 @@ async def _records(events: AsyncIterator[Event], writer: Writer) -> AsyncGenerat
     yield writer.end()
 
 
-def without_frames(error: ApiError) -> ApiError:
+def without_traceback(error: ApiError) -> ApiError:
     """
-    The error without the frames that it came through, which hold the body and all that was read of it.
+    Drop the frames that an error came through, which hold the body and all that was read of it.
 
-    They and the task that ended with the error hold each other, so the megabytes of every refused body would
-    stay until the garbage collector comes by.
+    Frames and the task that ended with the error hold each other, so the megabytes of every refused body
+    would stay until the garbage collector comes by.
     """
     return error.with_traceback(None)
 
@@ -168,7 +168,7 @@ def require_json(headers: dict[str, list[str]]) -> None:
 
 
 async def read_body(receive: Any) -> bytes | None:
-    """The whole body, which the edge has bounded; None if the client left before it was here."""
+    """Read the whole body, which the edge has bounded; None if the client disconnected before its end."""
     chunks = []
     while True:
         message = await receive()

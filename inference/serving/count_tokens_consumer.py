@@ -23,7 +23,7 @@ from inference.dialects.messages.parse import parse
 from inference.dialects.messages.request import TokenCount
 from inference.serving import affinity, token_counting
 from inference.serving.body_pool import BodyWork
-from inference.serving.consumers import PERMISSION, read_body, require_json, without_frames
+from inference.serving.consumers import PERMISSION, read_body, require_json, without_traceback
 from inference.serving.lifecycle.disconnect import wait_for_client
 from inference.serving.lifecycle.request_task import RequestTask
 from inference.serving.response_sender import ResponseSender
@@ -41,7 +41,7 @@ async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
     require(key, PERMISSION)
     headers = values_by_name(scope["headers"], HEADERS)
     require_json(headers)
-    _check_hints(headers)
+    _check_headers(headers)
     body = await read_body(receive)
     if body is None:
         return
@@ -52,7 +52,7 @@ async def count_tokens(scope: Any, receive: Any, send: Any) -> None:
     try:
         task.result()
     except ApiError as error:
-        raise without_frames(error) from None
+        raise without_traceback(error) from None
 
 
 async def _count(sender: ResponseSender, key: ProjectKey, body: bytes) -> None:
@@ -72,8 +72,8 @@ def _customer_key(scope: Any) -> ProjectKey:
     return key
 
 
-def _check_hints(headers: dict[str, list[str]]) -> None:
-    """Headers that change no number must still be what they say."""
+def _check_headers(headers: dict[str, list[str]]) -> None:
+    """Refuse a session id or beta flags out of bounds, though they change no count."""
     affinity.session_of(headers)
     if len(",".join(headers[BETA_HEADER])) > MAX_BETA_LENGTH:
         raise InvalidRequest(f"The beta flags have at most {MAX_BETA_LENGTH} characters.", param=BETA_HEADER)

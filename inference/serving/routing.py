@@ -1,4 +1,4 @@
-"""The paths that are served ahead of Django."""
+"""Routing of the paths that are served ahead of Django: one for each dialect, and token counting."""
 
 from __future__ import annotations
 

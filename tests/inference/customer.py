@@ -1,4 +1,4 @@
-"""A customer of the gateway with credit, the models it can ask for, and what became of what it asked."""
+"""A customer of the gateway with credit, the models it can ask for, and what became of its requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HELLO = "hello there my friend"
 
 
 async def closing_application(scope: Any, receive: Any, send: Any) -> None:
-    """As the application, for a loop that ends with the request: nothing stays open behind it."""
+    """Serve as the application does, for a loop that ends with the request: nothing stays open behind it."""
     try:
         await application(scope, receive, send)
     finally:
@@ -40,6 +40,8 @@ async def closing_application(scope: Any, receive: Any, send: Any) -> None:
 
 @dataclass(frozen=True)
 class Gateway:
+    """A customer's application as it meets the gateway: its project, its key, its requests."""
+
     project: Project
     key: ProjectKey
     value: str
@@ -53,7 +55,7 @@ class Gateway:
             )
         return cls(project, made.key, made.value)
 
-    # --- what can be asked for ---
+    # --- the models it can ask for ---
 
     def simulate(self, name: str, **columns: Any) -> CatalogModel:
         """The simulator's model of this name, under the same name."""
@@ -67,12 +69,12 @@ class Gateway:
         deploy(model, make_backend(f"server at {url}", "openai", base_url=f"{url}/v1"))
         return model
 
-    # --- asking ---
+    # --- its requests ---
 
     def ask(
-        self, model: str, said: str = HELLO, *, headers: dict[str, str] | None = None, **fields: Any
+        self, model: str, content: str = HELLO, *, headers: dict[str, str] | None = None, **fields: Any
     ) -> Answer:
-        return self.post(question(model, said, **fields), headers=headers)
+        return self.post(question(model, content, **fields), headers=headers)
 
     def post(self, body: Any, *, headers: dict[str, str] | None = None, key: str | None = None) -> Answer:
         sent = {"Authorization": f"Bearer {key or self.value}", "Content-Type": "application/json"}
@@ -91,7 +93,7 @@ class Gateway:
         return Account.objects.get(pk=self.project.organization_id)
 
     def reservation(self) -> Reservation:
-        """The only one."""
+        """The only reservation there is."""
         return Reservation.objects.get()
 
     def activity(self) -> Activity:
@@ -110,8 +112,8 @@ def gateway_of(project: Project, credit: str = CREDIT) -> Iterator[Gateway]:
     assert_books_balance()
 
 
-def question(model: str, said: str = HELLO, **fields: Any) -> dict[str, Any]:
-    return {"model": model, "messages": [{"role": "user", "content": said}], **fields}
+def question(model: str, content: str = HELLO, **fields: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": content}], **fields}
 
 
 def records(body: bytes) -> list[Any]:
@@ -127,7 +129,7 @@ def records(body: bytes) -> list[Any]:
 
 
 def text_of(answer: Answer) -> str:
-    """What the first completion says, streamed or not."""
+    """The text of the first completion, streamed or not."""
     if answer.headers["content-type"] == "application/json":
         return str(answer.json["choices"][0]["message"]["content"])
     chunks = [record for record in records(answer.body) if record != "[DONE]" and record.get("choices")]

@@ -1,5 +1,5 @@
 """
-Thoughts that a client keeps for us: `encrypted_content`, which it sends back and cannot read or change.
+Reasoning that a client keeps for us: `encrypted_content`, which it sends back and cannot read or change.
 
 Nothing is stored here, so what a model thought can only go on if the client brings it along. Sealed for one
 organization: another's is as unreadable as a forgery.

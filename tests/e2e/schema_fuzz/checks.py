@@ -37,8 +37,8 @@ def streams_are_whole(ctx: Any, response: Any, case: Any) -> None:
     records = [
         line.removeprefix(b"data: ") for line in response.content.split(b"\n") if line.startswith(b"data: ")
     ]
-    told = [record if record == b"[DONE]" else json.loads(record) for record in records]
-    last = told[-1]
+    payloads = [record if record == b"[DONE]" else json.loads(record) for record in records]
+    last = payloads[-1]
     is_error = isinstance(last, dict) and "error" in last
     assert last == b"[DONE]" or is_error or last["type"] in LAST_EVENTS, last
 

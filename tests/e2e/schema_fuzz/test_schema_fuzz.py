@@ -67,10 +67,10 @@ class Fuzz:
     admin_key: str
     folder: Path
 
-    def run(self, key: str, paths: str, examples: int, options: list[str], **told: str) -> Seen:
+    def run(self, key: str, paths: str, examples: int, options: list[str], **variables: str) -> Seen:
         """Ask for these paths with this key. Whatever schemathesis finds is an error."""
         configuration, seen = self.folder / "schemathesis.toml", self.folder / "seen.jsonl"
-        configuration.write_text(self.configuration + told.pop("more", ""))
+        configuration.write_text(self.configuration + variables.pop("more", ""))
         seen.write_text("")
         program = Path(sys.executable).with_name("schemathesis")
         command = [str(program), "--config-file", str(configuration), "run"]
@@ -78,7 +78,7 @@ class Fuzz:
         command += ["--include-path-regex", paths, "--checks", "all", *options]
         command += ["--max-examples", EXAMPLES or str(examples), "--no-color", "--warnings", "off", *SEED]
         hooks = {"SCHEMATHESIS_HOOKS": "tests.e2e.schema_fuzz.checks", "PYTHONPATH": str(ROOT)}
-        environment = {**os.environ, **hooks, "FUZZ_SEEN": str(seen), **told}
+        environment = {**os.environ, **hooks, "FUZZ_SEEN": str(seen), **variables}
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
         return {tuple(json.loads(line)) for line in seen.read_text().splitlines()}

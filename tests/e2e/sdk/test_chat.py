@@ -110,10 +110,10 @@ def check_usage_in_a_stream(client: OpenAI, way: str) -> None:
 
 def check_stream_helper(client: OpenAI, way: str) -> None:
     with client.chat.completions.stream(model=f"{way}/words", messages=MESSAGES, seed=4) as stream:
-        said = "".join(event.delta for event in stream if event.type == "content.delta")
+        text = "".join(event.delta for event in stream if event.type == "content.delta")
         final = stream.get_final_completion()
 
-    assert final.choices[0].message.content == said
+    assert final.choices[0].message.content == text
 
 
 def check_several_completions(client: OpenAI, way: str) -> None:
@@ -121,9 +121,9 @@ def check_several_completions(client: OpenAI, way: str) -> None:
     with client.chat.completions.stream(model=f"{way}/words", messages=MESSAGES, n=3, seed=1) as stream:
         streamed = stream.get_final_completion()
 
-    said = [choice.message.content for choice in completion.choices]
-    assert len(set(said)) == 3
-    assert [choice.message.content for choice in streamed.choices] == said
+    text = [choice.message.content for choice in completion.choices]
+    assert len(set(text)) == 3
+    assert [choice.message.content for choice in streamed.choices] == text
 
 
 def check_tools(client: OpenAI, way: str) -> None:
@@ -217,14 +217,14 @@ async def check_async(address: str, key: str, way: str) -> None:
     async with AsyncOpenAI(base_url=address, api_key=key, max_retries=0) as client:
         plain = await client.chat.completions.create(model=f"{way}/echo", messages=MESSAGES)
         stream = await client.chat.completions.create(model=f"{way}/echo", messages=MESSAGES, stream=True)
-        said = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
         async with client.chat.completions.stream(model=f"{way}/words", messages=MESSAGES, n=2) as helper:
             final = await helper.get_final_completion()
         many = await asyncio.gather(
             *(client.chat.completions.create(model=f"{way}/echo", messages=MESSAGES) for _ in range(20))
         )
 
-    assert plain.choices[0].message.content == said == HELLO
+    assert plain.choices[0].message.content == text == HELLO
     assert len(final.choices) == 2
     assert {each.choices[0].message.content for each in many} == {HELLO}
 

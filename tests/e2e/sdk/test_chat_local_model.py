@@ -168,6 +168,6 @@ async def check_async(address: str, key: str) -> None:
         stream = await client.chat.completions.create(
             model=MODEL, messages=MESSAGES, max_tokens=30, temperature=0, stream=True
         )
-        said = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
-    assert "Paris" in said
+    assert "Paris" in text

@@ -112,8 +112,8 @@ def check_incomplete(client: OpenAI, way: str) -> None:
 def check_stream(client: OpenAI, way: str) -> None:
     events = list(client.responses.create(model=f"{way}/echo", input=HELLO, stream=True))
 
-    said = "".join(event.delta for event in events if event.type == "response.output_text.delta")
-    assert said == HELLO
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert text == HELLO
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert events[0].type == "response.created"
     last = events[-1]

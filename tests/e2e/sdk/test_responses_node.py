@@ -76,9 +76,9 @@ def check_failures(seen: dict[str, Any]) -> None:
 
 
 def words(response: dict[str, Any]) -> list[Any]:
-    told = []
+    texts = []
     for item in response["output"]:
         parts = [*item.get("content", []), *item.get("summary", [])]
-        told += [part.get("text", part.get("refusal")) for part in parts]
-        told.append(item.get("name"))
-    return told
+        texts += [part.get("text", part.get("refusal")) for part in parts]
+        texts.append(item.get("name"))
+    return texts

@@ -21,8 +21,8 @@ REFERENCE = "properties.a.items[0].$ref"
 
 
 def chat(*, remote: bool = False, **fields: Any) -> Any:
-    asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
-    return chat_prompt.parse(json.dumps(asked).encode(), remote_images=remote)
+    request = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
+    return chat_prompt.parse(json.dumps(request).encode(), remote_images=remote)
 
 
 def respond(**fields: Any) -> Any:
@@ -31,8 +31,8 @@ def respond(**fields: Any) -> Any:
 
 
 def count(**fields: Any) -> Any:
-    asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
-    return messages.parse(json.dumps(asked).encode())
+    request = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
+    return messages.parse(json.dumps(request).encode())
 
 
 def schema_format(schema: Any) -> dict[str, Any]:

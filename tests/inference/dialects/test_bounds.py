@@ -65,7 +65,7 @@ COUNTED_TOOL = {"name": "f", "input_schema": {}}
         (count, {"tools": [COUNTED_TOOL] * 3}, "tools", "GATEWAY_MAX_TOOLS"),
     ],
 )
-def test_more_than_are_accepted(
+def test_more_messages_parts_or_tools_than_accepted_are_refused(
     parse: Any, fields: dict[str, Any], param: str, setting: str, settings: Any
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -75,7 +75,7 @@ def test_more_than_are_accepted(
     assert f"at most {getattr(settings, setting)} are accepted ({setting})" in refused.value.message
 
 
-def test_as_many_as_are_accepted() -> None:
+def test_as_many_messages_parts_and_tools_as_accepted_pass() -> None:
     assert len(chat(messages=[SAID, parts(2), parts(2)], tools=[CHAT_TOOL] * 2).prompt.turns) == 3
     assert len(respond(input=[SAID] * 3, tools=[RESPONSE_TOOL] * 2).prompt.turns) == 3
     assert count(messages=[SAID, parts(4)], tools=[COUNTED_TOOL] * 2).turns == 2

@@ -211,7 +211,7 @@ def test_a_client_that_disconnects_stops_the_work_on_its_body(gateway: Gateway, 
     gateway.simulate("echo")
 
     async def story() -> None:
-        caller = Caller(gateway, "echo", said=LARGE)
+        caller = Caller(gateway, "echo", content=LARGE)
         await happens(stuck.begun)
         caller.disconnect()
         await caller.ended()

@@ -61,18 +61,18 @@ def read_json(body: bytes) -> ChatCompletion:
     return client.chat.completions.create(**QUESTION)  # type: ignore[no-any-return]
 
 
-def cut(data: bytes, places: Iterable[int]) -> Iterator[bytes]:
-    """`data` in pieces that end at `places`."""
+def cut(data: bytes, positions: Iterable[int]) -> Iterator[bytes]:
+    """`data` in pieces that end at `positions`."""
     last = 0
-    for place in sorted(places):
-        if last < place < len(data):
-            yield data[last:place]
-            last = place
+    for position in sorted(positions):
+        if last < position < len(data):
+            yield data[last:position]
+            last = position
     yield data[last:]
 
 
-def told(completion: ChatCompletion) -> Any:
-    """What a completion says, without the nulls and the keys that the accumulator adds for itself."""
+def without_sdk_extras(completion: ChatCompletion) -> Any:
+    """The completion as a dictionary, without the nulls and the keys that the accumulator adds for itself."""
     return without_nulls(completion.to_dict(), drop={"object", "parsed", "parsed_arguments", "index"})
 
 

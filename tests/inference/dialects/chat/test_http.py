@@ -81,8 +81,8 @@ def test_the_hold_and_the_charge_follow_the_prices(gateway: Gateway, stream: boo
     assert row.basis == Reservation.Basis.USAGE
     upper = tokens + AROUND_A_TEXT + AROUND_A_TURN + AROUND_A_PROMPT
     assert row.reserved_nanousd == hold_amount(price, prompt_upper=upper, completion_bound=50, choices=3)
-    said = 3 * sum(map(counter("o200k_base"), ["hello", " there", " my", " friend"]))
-    assert row.charged_nanousd == cost(price, Quantities(prompt=tokens, completion=said))
+    completion_tokens = 3 * sum(map(counter("o200k_base"), ["hello", " there", " my", " friend"]))
+    assert row.charged_nanousd == cost(price, Quantities(prompt=tokens, completion=completion_tokens))
 
 
 def test_a_bound_over_the_models_own_is_lowered(gateway: Gateway) -> None:
@@ -143,7 +143,7 @@ def test_a_model_without_a_price_is_not_free(gateway: Gateway) -> None:
     assert_error(gateway.ask("echo"), 503, "model_not_configured")
 
 
-def test_a_model_that_is_not_there(gateway: Gateway) -> None:
+def test_a_model_that_does_not_exist_is_not_found(gateway: Gateway) -> None:
     assert_error(gateway.ask("nothing"), 404, "model_not_found", param="model")
 
 
@@ -172,7 +172,7 @@ def test_a_deployment_that_lacks_an_option_is_passed_over(gateway: Gateway) -> N
 # --- who may ------------------------------------------------------------------------------------------
 
 
-def test_no_key(gateway: Gateway) -> None:
+def test_a_request_without_a_valid_key_is_refused(gateway: Gateway) -> None:
     gateway.simulate("echo")
     content = [("Content-Type", "application/json")]
 
@@ -181,7 +181,7 @@ def test_no_key(gateway: Gateway) -> None:
     assert_error(gateway.post(question("echo"), headers={"X-Api-Key": gateway.value}), 401)
 
 
-def test_the_header_scheme(gateway: Gateway) -> None:
+def test_a_key_in_the_x_api_key_header_is_accepted(gateway: Gateway) -> None:
     gateway.simulate("echo")
     sent = [("X-Api-Key", gateway.value), ("Content-Type", "application/json")]
     body = b'{"model": "echo", "messages": [{"role": "user", "content": "x"}]}'
@@ -197,7 +197,7 @@ def test_bad_keys_from_one_address_are_counted(gateway: Gateway, settings: Any) 
     assert statuses == [401, 401, 429]
 
 
-def test_a_key_without_the_permission(gateway: Gateway) -> None:
+def test_a_key_without_the_permission_is_refused(gateway: Gateway) -> None:
     gateway.simulate("echo")
     reader = make_project_key(gateway.project, permissions=["models:read"])
 
@@ -207,7 +207,7 @@ def test_a_key_without_the_permission(gateway: Gateway) -> None:
     assert "inference:write" in answer.error["message"]
 
 
-def test_an_admin_key(gateway: Gateway) -> None:
+def test_an_admin_key_is_refused(gateway: Gateway) -> None:
     admin = make_admin_key(gateway.project.organization)
 
     assert_error(gateway.post(question("echo"), key=admin.value), 403, "wrong_key_kind")
@@ -224,7 +224,7 @@ def test_a_key_that_has_ended_admits_nothing_however_fresh_the_cache_is(gateway:
     assert_error(gateway.ask("echo"), 401, "invalid_api_key")
 
 
-def test_the_key_of_an_archived_project(gateway: Gateway) -> None:
+def test_the_key_of_an_archived_project_is_refused(gateway: Gateway) -> None:
     gateway.simulate("echo")
     assert gateway.ask("echo").status == 200
 
@@ -233,7 +233,7 @@ def test_the_key_of_an_archived_project(gateway: Gateway) -> None:
     assert_error(gateway.ask("echo"), 403, "project_archived")
 
 
-def test_the_rate_of_a_key(gateway: Gateway, settings: Any) -> None:
+def test_the_rate_limit_of_a_key_is_kept(gateway: Gateway, settings: Any) -> None:
     gateway.simulate("echo")
     settings.GATEWAY_REQUESTS_PER_MINUTE = 1
     answers = [gateway.ask("echo") for _ in range(3)]  # three, in case the minute ends in between
@@ -248,7 +248,7 @@ def test_the_rate_of_a_key(gateway: Gateway, settings: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "PATCH"])
-def test_another_method(gateway: Gateway, method: str) -> None:
+def test_a_method_other_than_post_is_refused(gateway: Gateway, method: str) -> None:
     answer = gateway.api.request(method, PATH)
 
     assert_error(answer, 405, "method_not_allowed")
@@ -256,7 +256,7 @@ def test_another_method(gateway: Gateway, method: str) -> None:
 
 
 @pytest.mark.parametrize("path", [f"/{PATH}", f"{PATH}/", "/v1/chat", f"{PATH}/x"])
-def test_a_path_beside_it(gateway: Gateway, path: str) -> None:
+def test_a_path_that_differs_is_not_found(gateway: Gateway, path: str) -> None:
     assert_error(gateway.api.post(path, {}), 404, "not_found")
 
 
@@ -269,17 +269,17 @@ def test_a_path_beside_it(gateway: Gateway, path: str) -> None:
         {"Content-Encoding": "gzip"},
     ],
 )
-def test_another_media_type(gateway: Gateway, headers: dict[str, str]) -> None:
+def test_a_media_type_other_than_json_is_refused(gateway: Gateway, headers: dict[str, str]) -> None:
     assert_error(gateway.post(b"{}", headers=headers), 415, "unsupported_media_type")
 
 
-def test_the_key_is_looked_at_before_the_media_type(gateway: Gateway) -> None:
+def test_the_key_is_checked_before_the_media_type(gateway: Gateway) -> None:
     sent = {"Content-Type": "text/plain"}
 
     assert_error(gateway.post(b"{}", headers=sent, key="gwk_garbage"), 401)
 
 
-def test_a_charset_beside_the_media_type(gateway: Gateway) -> None:
+def test_a_media_type_with_a_charset_is_accepted(gateway: Gateway) -> None:
     gateway.simulate("echo")
 
     answer = gateway.post(question("echo"), headers={"Content-Type": "application/json; charset=UTF-8"})
@@ -288,7 +288,7 @@ def test_a_charset_beside_the_media_type(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"model": "echo", "messages": [], "x": 1}'])
-def test_a_body_that_is_none(gateway: Gateway, body: bytes) -> None:
+def test_a_body_that_is_no_chat_request_is_refused(gateway: Gateway, body: bytes) -> None:
     assert_error(gateway.post(body), 400, "invalid_request")
 
 
@@ -298,17 +298,17 @@ def test_a_field_at_fault_is_named(gateway: Gateway) -> None:
     assert_error(answer, 400, "invalid_request", param="messages[0].role")
 
 
-def test_a_body_over_the_limit(gateway: Gateway, settings: Any) -> None:
+def test_a_body_over_the_size_limit_is_refused(gateway: Gateway, settings: Any) -> None:
     settings.GATEWAY_MAX_BODY_BYTES = 1024
 
     assert_error(gateway.ask("echo", "x" * 2000), 413, "request_too_large")
 
 
-def test_a_large_body_in_many_pieces(gateway: Gateway) -> None:
+def test_a_large_body_in_many_pieces_is_served(gateway: Gateway) -> None:
     gateway.simulate("echo", context_length=1_000_000)
-    said = "many words " * 40_000
+    text = "many words " * 40_000
     content = b'{"model": "echo", "messages": [{"role": "user", "content": "%s"}], "max_tokens": 5}'
-    whole = content % said.encode()
+    whole = content % text.encode()
     sent = [("Authorization", f"Bearer {gateway.value}"), ("Content-Type", "application/json")]
 
     answer = exchange("POST", PATH, sent, [whole[at : at + 10_000] for at in range(0, len(whole), 10_000)])

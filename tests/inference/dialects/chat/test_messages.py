@@ -73,11 +73,11 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("message", "param"), REFUSED, ids=lambda value: repr(value)[:50])
-def test_a_wrong_field_is_named_with_its_place(message: Any, param: str) -> None:
+def test_a_wrong_field_is_named_with_its_path(message: Any, param: str) -> None:
     assert refused_param(message) == param
 
 
-def test_the_place_is_that_of_the_wrong_message() -> None:
+def test_the_path_has_the_index_of_the_wrong_message() -> None:
     assert refused_param({"role": "user"}, {"role": "user"}, {"role": "x"}) == "messages[2].role"
 
 
@@ -101,7 +101,7 @@ def test_an_answer_with_tool_calls_is_read_back() -> None:
     assert read_back.reasoning == "hm"
 
 
-def test_a_call_that_is_none_is_kept_for_the_backend_to_judge() -> None:
+def test_a_tool_call_of_no_function_is_kept_for_the_backend_to_refuse() -> None:
     odd = {"id": "call_1", "type": "custom", "custom": {"name": "c", "input": "x"}}
 
     assert turn(role="assistant", tool_calls=[odd, {}]).tool_calls == (
@@ -111,9 +111,9 @@ def test_a_call_that_is_none_is_kept_for_the_backend_to_judge() -> None:
 
 
 def test_a_legacy_call_is_read() -> None:
-    said = turn(role="assistant", function_call={"name": "f", "arguments": "{}"})
+    read = turn(role="assistant", function_call={"name": "f", "arguments": "{}"})
 
-    assert said.function_call == ToolCall(None, "f", "{}")
+    assert read.function_call == ToolCall(None, "f", "{}")
 
 
 # --- Parts --------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_images_are_counted_for_the_price() -> None:
 
 
 @pytest.mark.parametrize("image", [5, True, [], {}, {"url": None}, {"url": 5}, {"url": PNG, "detail": 5}])
-def test_an_image_that_is_none_is_refused(image: Any) -> None:
+def test_an_image_without_an_address_is_refused(image: Any) -> None:
     param = refused_param({"role": "user", "content": [{"type": "image_url", "image_url": image}]})
 
     assert param is not None
@@ -276,7 +276,7 @@ def test_every_text_that_a_model_reads_is_there_to_be_judged() -> None:
     texts = set(prompt_texts(prompt))
 
     found = {text.rpartition("-")[2] for text in texts if "-" in text}
-    assert found == {str(place) for place in range(1, 28)}
+    assert found == {str(number) for number in range(1, 28)}
 
 
 def test_an_inline_image_is_no_text_but_its_address_is() -> None:

@@ -284,14 +284,14 @@ def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
 # --- What the fields mean -----------------------------------------------------------------------------
 
 
-def test_stream_flags_are_told() -> None:
+def test_stream_flags_are_read() -> None:
     assert ask(stream=True).stream
     assert not ask(stream=True).include_usage
     assert ask(stream=True, stream_options={"include_usage": True}).include_usage
     assert not ask(stream=True, stream_options={"include_usage": None}).include_usage
 
 
-def test_policies_are_told() -> None:
+def test_policy_ids_are_read() -> None:
     assert ask(policy_ids=["a", "b"]).policy_ids == ("a", "b")
 
 
@@ -314,7 +314,7 @@ def test_one_stop_and_several_are_the_same_kind_of_thing() -> None:
         ({"reasoning": {"exclude": False}, "include_reasoning": False}, Reasoning(shown=True)),
     ],
 )
-def test_reasoning_is_one_wish_under_several_names(fields: dict[str, Any], meant: Reasoning) -> None:
+def test_reasoning_options_are_read_under_several_names(fields: dict[str, Any], meant: Reasoning) -> None:
     assert prompt(**fields).reasoning == meant
 
 
@@ -340,10 +340,10 @@ def test_tool_choice_is_a_word_a_name_or_the_clients_own(raw: Any, meant: Any) -
 
 
 def test_legacy_functions_are_read() -> None:
-    asked = prompt(functions=[{"name": "f", "parameters": {}}], function_call={"name": "f"})
+    read = prompt(functions=[{"name": "f", "parameters": {}}], function_call={"name": "f"})
 
-    assert asked.functions == (Tool("f", None, {}),)
-    assert asked.function_call == NamedTool("f")
+    assert read.functions == (Tool("f", None, {}),)
+    assert read.function_call == NamedTool("f")
 
 
 def test_the_answers_format_is_read() -> None:

@@ -105,7 +105,7 @@ def test_logprobs_of_text_and_refusal_stay_apart() -> None:
     assert logprobs["refusal"] == [{"token": "b", "logprob": -1.5, "bytes": None, "top_logprobs": []}]
 
 
-def test_usage_details_are_told_where_they_are_known() -> None:
+def test_usage_details_are_sent_where_they_are_known() -> None:
     usage = answer_to([Finish(0, "stop"), Usage(5, 6, cached_tokens=0, reasoning_tokens=4)])["usage"]
 
     assert usage["prompt_tokens_details"] == {"cached_tokens": 0}

@@ -37,7 +37,7 @@ from tests.inference.dialects.chat.sdk import (
     read_json,
     read_stream,
     stream_of,
-    told,
+    without_sdk_extras,
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -107,13 +107,13 @@ def test_an_error_under_way_is_raised_by_the_client() -> None:
 
 @given(answers(), st.lists(st.integers(0, 4000)), st.booleans())
 def test_cut_at_any_byte_it_says_what_the_json_answer_says(
-    events: list[Event], places: list[int], include_usage: bool
+    events: list[Event], positions: list[int], include_usage: bool
 ) -> None:
     info = msgspec.structs.replace(INFO, include_usage=include_usage)
 
-    streamed = told(read_stream(cut(stream_of(events, info), places)))
+    streamed = without_sdk_extras(read_stream(cut(stream_of(events, info), positions)))
 
-    whole = told(read_json(body_of(events, info)))
+    whole = without_sdk_extras(read_json(body_of(events, info)))
     if not include_usage:
         del whole["usage"]
     assert streamed == whole
@@ -123,8 +123,8 @@ def test_cut_at_every_byte_it_says_the_same() -> None:
     events = [TextDelta(0, "é漢\u2028"), TextDelta(0, "😀\u0085"), Finish(0, "stop")]
     stream = stream_of(events)
 
-    for place in range(len(stream)):
-        assert read_stream(cut(stream, [place])).choices[0].message.content == "é漢\u2028😀\u0085"
+    for position in range(len(stream)):
+        assert read_stream(cut(stream, [position])).choices[0].message.content == "é漢\u2028😀\u0085"
     assert read_stream(cut(stream, range(len(stream)))).choices[0].message.content == "é漢\u2028😀\u0085"
 
 
@@ -186,17 +186,17 @@ def test_a_backend_that_starts_with_the_second_choice_does_not_break_the_client(
 
 
 def test_usage_is_sent_only_when_asked_and_last() -> None:
-    plain, asked = payloads(stream_of(HELLO)), payloads(stream_of(HELLO, WITH_USAGE))
+    plain, with_usage = payloads(stream_of(HELLO)), payloads(stream_of(HELLO, WITH_USAGE))
 
     assert not any("usage" in chunk for chunk in plain[:-1])
-    *earlier, last, done = asked
+    *earlier, last, done = with_usage
     assert all(chunk["usage"] is None for chunk in earlier)
     assert last["choices"] == []
     assert last["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
     assert done == "[DONE]"
 
 
-def test_usage_that_comes_early_and_twice_is_told_once_at_the_end() -> None:
+def test_usage_that_comes_early_and_twice_is_sent_once_at_the_end() -> None:
     events = [TextDelta(0, "a"), Usage(1, 1), TextDelta(0, "b"), Finish(0, "stop"), Usage(1, 2)]
 
     *_, last, _done = payloads(stream_of(events, WITH_USAGE))
@@ -229,7 +229,7 @@ def test_a_choice_that_says_nothing_still_opens_and_ends() -> None:
 
 
 def test_several_annotations_reach_the_client() -> None:
-    cited = [Annotation(0, f"https://e.com/{place}", "E", 0, 1) for place in range(3)]
+    cited = [Annotation(0, f"https://e.com/{position}", "E", 0, 1) for position in range(3)]
 
     read = read_stream([stream_of([TextDelta(0, "a"), *cited, Finish(0, "stop")])])
 

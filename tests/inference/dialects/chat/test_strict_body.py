@@ -109,7 +109,7 @@ def spelled(text: str, draw: st.DrawFn) -> str:
 
 def units(text: str) -> list[int]:
     data = text.encode("utf-16-be", "surrogatepass")
-    return [int.from_bytes(data[place : place + 2]) for place in range(0, len(data), 2)]
+    return [int.from_bytes(data[index : index + 2]) for index in range(0, len(data), 2)]
 
 
 @st.composite
@@ -123,8 +123,8 @@ def bodies(draw: st.DrawFn) -> bytes:
     )
     data = written(value, draw).encode("utf-8", "surrogatepass")
     if draw(st.integers(0, 9)) == 0:
-        place = draw(st.integers(0, len(data)))
-        data = data[:place] + draw(st.binary(min_size=1, max_size=2)) + data[place:]
+        index = draw(st.integers(0, len(data)))
+        data = data[:index] + draw(st.binary(min_size=1, max_size=2)) + data[index:]
     return data
 
 

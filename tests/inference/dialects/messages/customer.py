@@ -16,17 +16,17 @@ AROUND_ONE = 7
 def count(
     gateway: Gateway,
     model: str = "echo",
-    said: Any = "hello there",
+    content: Any = "hello there",
     *,
     headers: dict[str, str] | None = None,
     path: str = TOKEN_COUNT_PATH,
     **fields: Any,
 ) -> Answer:
-    content = json.dumps({"model": model, "messages": [{"role": "user", "content": said}], **fields}).encode()
-    sent = {"Content-Type": "application/json", "Content-Length": str(len(content)), **(headers or {})}
+    raw = json.dumps({"model": model, "messages": [{"role": "user", "content": content}], **fields}).encode()
+    sent = {"Content-Type": "application/json", "Content-Length": str(len(raw)), **(headers or {})}
     if not {"authorization", "x-api-key"} & {name.lower() for name in sent}:
         sent["Authorization"] = f"Bearer {gateway.value}"
-    return exchange("POST", path, list(sent.items()), [content], application=closing_application)
+    return exchange("POST", path, list(sent.items()), [raw], application=closing_application)
 
 
 def tokens_of(answer: Answer) -> int:

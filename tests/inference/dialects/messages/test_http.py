@@ -35,7 +35,7 @@ PATH = "/v1/messages/count_tokens"
 def test_it_works(gateway: Gateway) -> None:
     gateway.simulate("echo")
 
-    answer = count(gateway, said="hello there")
+    answer = count(gateway, content="hello there")
 
     assert tokens_of(answer) == counter("o200k_base")("hello there") + AROUND_ONE
     assert answer.headers["request-id"] == answer.headers["x-request-id"]
@@ -58,9 +58,9 @@ def test_everything_that_a_model_reads_is_counted(gateway: Gateway) -> None:
     more: list[dict[str, Any]] = [
         {"system": "Be brief."},
         {"tools": [{"name": "f", "description": "words", "input_schema": {"type": "object"}}]},
-        {"said": [{"type": "text", "text": "hello there"}, {"type": "image", "source": image}]},
-        {"said": [{"type": "document", "source": {"type": "text", "data": "hello there and more"}}]},
-        {"said": [{"type": "tool_result", "tool_use_id": "t", "content": "hello there and more"}]},
+        {"content": [{"type": "text", "text": "hello there"}, {"type": "image", "source": image}]},
+        {"content": [{"type": "document", "source": {"type": "text", "data": "hello there and more"}}]},
+        {"content": [{"type": "tool_result", "tool_use_id": "t", "content": "hello there and more"}]},
     ]
 
     for fields in more:
@@ -76,10 +76,10 @@ def test_a_backend_that_can_count_is_asked(gateway: Gateway) -> None:
         answer = count(gateway, "claude", tools=[search], mcp_servers=[{"url": "https://e.com"}])
 
         assert tokens_of(answer) == 7  # what it says for one message
-        asked = upstream.last
-    assert asked.path == PATH
-    assert asked.headers["x-api-key"] == "sk-ant-1"
-    assert asked.body == {
+        request = upstream.last
+    assert request.path == PATH
+    assert request.headers["x-api-key"] == "sk-ant-1"
+    assert request.body == {
         "model": "ok",
         "messages": [{"role": "user", "content": "hello there"}],
         "tools": [{"type": "web_search_20250305", "name": "web_search"}],
@@ -87,7 +87,7 @@ def test_a_backend_that_can_count_is_asked(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("fault", ["500_html", "429", "401", "501", "503", "529"])
-def test_a_backend_that_cannot_count_now_is_made_up_for(gateway: Gateway, fault: str) -> None:
+def test_where_a_backend_fails_to_count_the_gateway_counts(gateway: Gateway, fault: str) -> None:
     with upstream_in_thread() as upstream:
         backend = make_backend("claude", "anthropic", base_url=upstream.url)
         deploy(make_model("claude", **COLUMNS), backend, fault)
@@ -95,14 +95,14 @@ def test_a_backend_that_cannot_count_now_is_made_up_for(gateway: Gateway, fault:
         assert tokens_of(count(gateway, "claude")) == counter("o200k_base")("hello there") + AROUND_ONE
 
 
-def test_a_backend_that_is_not_there_is_made_up_for(gateway: Gateway) -> None:
+def test_where_a_backend_is_unreachable_the_gateway_counts(gateway: Gateway) -> None:
     backend = make_backend("claude", "anthropic", base_url="http://127.0.0.1:9")
     deploy(make_model("claude", **COLUMNS), backend)
 
     assert tokens_of(count(gateway, "claude")) > AROUND_ONE
 
 
-def test_a_backend_that_takes_too_long_is_made_up_for(
+def test_where_a_backend_takes_too_long_the_gateway_counts(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def forever(self: Any, body: Any, encode: Any) -> int:
@@ -139,7 +139,7 @@ def test_llama_cpp_counts_as_it_will_read(gateway: Gateway) -> None:
         backend = make_backend("local", "openai", base_url=local.base_url, options={"server": "llama.cpp"})
         deploy(make_model("small", **COLUMNS), backend, llama_server.MODEL_ID)
 
-        counted = tokens_of(count(gateway, "small", said="hello there"))
+        counted = tokens_of(count(gateway, "small", content="hello there"))
         answered = gateway.ask("small", "hello there", max_tokens=1)
 
     assert counted == answered.json["usage"]["prompt_tokens"]
@@ -148,7 +148,7 @@ def test_llama_cpp_counts_as_it_will_read(gateway: Gateway) -> None:
 # --- who, and how -------------------------------------------------------------------------------------
 
 
-def test_both_schemes_and_every_version(gateway: Gateway) -> None:
+def test_both_credential_headers_and_every_version_are_accepted(gateway: Gateway) -> None:
     gateway.simulate("echo")
 
     for credential in ({"X-Api-Key": gateway.value}, {"Authorization": f"Bearer {gateway.value}"}):
@@ -156,7 +156,7 @@ def test_both_schemes_and_every_version(gateway: Gateway) -> None:
             assert count(gateway, headers={**credential, **version}).status == 200
 
 
-def test_who_may_not(gateway: Gateway) -> None:
+def test_a_key_that_may_not_count_is_refused(gateway: Gateway) -> None:
     gateway.simulate("echo")
     reader = make_project_key(gateway.project, permissions=["models:read"])
     admin = make_admin_key(gateway.project.organization)
@@ -180,7 +180,7 @@ def test_a_key_that_has_ended_counts_nothing_from_then_on(gateway: Gateway, end:
         assert_error(count(gateway), 403, "project_archived", wrapped=True)
 
 
-def test_the_rate_of_a_key(gateway: Gateway, settings: Any) -> None:
+def test_the_rate_limit_of_a_key_is_kept(gateway: Gateway, settings: Any) -> None:
     gateway.simulate("echo")
     settings.GATEWAY_REQUESTS_PER_MINUTE = 2
 
@@ -190,7 +190,7 @@ def test_the_rate_of_a_key(gateway: Gateway, settings: Any) -> None:
     assert_error(limited[0], 429, "rate_limit_exceeded", wrapped=True)
 
 
-def test_a_model_that_is_not_there(gateway: Gateway) -> None:
+def test_a_model_that_does_not_exist_is_not_found(gateway: Gateway) -> None:
     assert_error(count(gateway, "nothing"), 404, "model_not_found", param="model", wrapped=True)
 
 
@@ -218,7 +218,7 @@ def test_a_query_is_tolerated(gateway: Gateway) -> None:
     assert count(gateway, path=f"{PATH}?beta=true").status == 200
 
 
-def test_another_media_type_and_another_method(gateway: Gateway) -> None:
+def test_another_media_type_and_another_method_are_refused(gateway: Gateway) -> None:
     sent = [("Authorization", f"Bearer {gateway.value}"), ("Content-Type", "text/plain")]
 
     assert_error(exchange("POST", PATH, sent, [b"{}"]), 415, "unsupported_media_type", wrapped=True)
@@ -226,15 +226,13 @@ def test_another_media_type_and_another_method(gateway: Gateway) -> None:
     assert_error(exchange("POST", f"/{PATH}", sent, [b"{}"]), 404, "not_found")
 
 
-def test_a_body_that_is_none(gateway: Gateway, settings: Any) -> None:
+def test_an_unknown_field_and_a_body_over_the_limit_are_refused(gateway: Gateway, settings: Any) -> None:
     assert_error(count(gateway, extra=1), 400, "invalid_request", param="extra", wrapped=True)
     settings.GATEWAY_MAX_BODY_BYTES = 1024
-    assert_error(count(gateway, said="x" * 2000), 413, "request_too_large", wrapped=True)
+    assert_error(count(gateway, content="x" * 2000), 413, "request_too_large", wrapped=True)
 
 
-def test_a_megabyte_is_counted_at_once_and_beside_the_others(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_megabyte_is_counted_off_the_event_loop(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """Off the loop, and in pieces short enough for the loop's thread to have its turn between them."""
     gateway.simulate("echo", context_length=1_000_000)
     count(gateway)  # the vocabulary is loaded

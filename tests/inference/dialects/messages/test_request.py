@@ -16,7 +16,7 @@ PDF = base64.b64encode(b"%PDF /Type /Pages /Type /Page x /Type/Page y").decode()
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
-def asked(*blocks: Any, remote: bool = False, **fields: Any) -> ParsedCountRequest:
+def parse_request(*blocks: Any, remote: bool = False, **fields: Any) -> ParsedCountRequest:
     messages = [{"role": "user", "content": list(blocks) or "hi"}]
     body = {"model": "m", "messages": messages, **fields}
     return parse(json.dumps(body).encode(), remote_images=remote)
@@ -24,16 +24,16 @@ def asked(*blocks: Any, remote: bool = False, **fields: Any) -> ParsedCountReque
 
 def refused(*blocks: Any, **fields: Any) -> str | None:
     with pytest.raises(InvalidRequest) as raised:
-        asked(*blocks, **fields)
+        parse_request(*blocks, **fields)
     return raised.value.param
 
 
 def test_it_works() -> None:
-    call = asked(system="Be brief.", tools=[{"name": "f", "input_schema": {}}])
+    request = parse_request(system="Be brief.", tools=[{"name": "f", "input_schema": {}}])
 
-    assert (call.model, call.turns, call.images, call.pages) == ("m", 2, 0, 0)
-    assert call.texts == ("Be brief.", "hi", "f", "{}")
-    assert call.upstream == {
+    assert (request.model, request.turns, request.images, request.pages) == ("m", 2, 0, 0)
+    assert request.texts == ("Be brief.", "hi", "f", "{}")
+    assert request.upstream == {
         "messages": [{"role": "user", "content": "hi"}],
         "system": "Be brief.",
         "tools": [{"name": "f", "input_schema": {}}],
@@ -97,41 +97,41 @@ BLOCKS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("block", "texts"), [row[1:] for row in BLOCKS], ids=[row[0] for row in BLOCKS])
 def test_the_words_of_every_kind_of_block_count(block: dict[str, Any], texts: tuple[str, ...]) -> None:
-    call = asked(block)
+    request = parse_request(block)
 
-    assert sorted(call.texts) == sorted(texts)
-    assert call.upstream["messages"][0]["content"] == [block]
+    assert sorted(request.texts) == sorted(texts)
+    assert request.upstream["messages"][0]["content"] == [block]
 
 
 def test_images_count_wherever_they_are() -> None:
     image = {"type": "image", "source": PIXEL}
-    call = asked(image, {"type": "tool_result", "tool_use_id": "i", "content": [image]})
+    request = parse_request(image, {"type": "tool_result", "tool_use_id": "i", "content": [image]})
 
-    assert (call.images, call.texts) == (2, ())
+    assert (request.images, request.texts) == (2, ())
 
 
 def test_pages_of_a_document_count() -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": PDF}
 
-    assert asked({"type": "document", "source": source}).pages == 2
+    assert parse_request({"type": "document", "source": source}).pages == 2
 
 
-def test_thoughts_of_turns_that_are_over_do_not_count() -> None:
+def test_reasoning_of_earlier_turns_does_not_count() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    call = {"type": "tool_use", "id": "i", "name": "f", "input": {}}
+    tool_use = {"type": "tool_use", "id": "i", "name": "f", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "i", "content": "42"}
     going_on = [
         {"role": "user", "content": "first"},
-        {"role": "assistant", "content": [thought, call]},
+        {"role": "assistant", "content": [thought, tool_use]},
         {"role": "user", "content": [result]},
     ]
 
-    assert "hm" in asked(messages=going_on).texts
-    assert "hm" not in asked(messages=[*going_on, {"role": "user", "content": "second"}]).texts
+    assert "hm" in parse_request(messages=going_on).texts
+    assert "hm" not in parse_request(messages=[*going_on, {"role": "user", "content": "second"}]).texts
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "upstream_type"),
     [
         ("web_search_2025_03_05", "web_search_20250305"),
         ("web_fetch_2025_03_05", "web_fetch_20250910"),
@@ -140,29 +140,29 @@ def test_thoughts_of_turns_that_are_over_do_not_count() -> None:
         ("web_fetch_20250910", "web_fetch_20250910"),
     ],
 )
-def test_server_tools_go_by_the_interfaces_names_and_by_the_sdks(sent: str, told: str) -> None:
-    call = asked(tools=[{"type": sent, "name": "web_search", "max_uses": 3}])
+def test_server_tools_go_by_the_interfaces_names_and_by_the_sdks(sent: str, upstream_type: str) -> None:
+    request = parse_request(tools=[{"type": sent, "name": "web_search", "max_uses": 3}])
 
-    assert call.upstream["tools"] == [{"type": told, "name": "web_search", "max_uses": 3}]
+    assert request.upstream["tools"] == [{"type": upstream_type, "name": "web_search", "max_uses": 3}]
 
 
 def test_a_custom_tool_may_say_that_it_is_one() -> None:
     tool = {"type": "custom", "name": "f", "description": "d", "input_schema": SCHEMA}
 
-    assert asked(tools=[tool]).texts[1:3] == ("f", "d")
+    assert parse_request(tools=[tool]).texts[1:3] == ("f", "d")
 
 
-def test_words_of_the_system_within_the_conversation_go_to_their_place() -> None:
+def test_system_messages_in_the_conversation_move_to_the_system_prompt() -> None:
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]
 
-    upstream = asked(system="Be brief.", messages=messages).upstream
+    upstream = parse_request(system="Be brief.", messages=messages).upstream
 
     assert upstream["messages"] == [{"role": "user", "content": "hi"}]
     assert upstream["system"] == [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}]
 
 
-def test_what_is_not_for_others_stays_here() -> None:
-    call = asked(
+def test_fields_that_change_no_count_are_not_sent_upstream() -> None:
+    request = parse_request(
         thinking={"type": "enabled", "budget_tokens": 1024},
         tool_choice={"type": "auto"},
         output_config={"effort": "low"},
@@ -173,16 +173,16 @@ def test_what_is_not_for_others_stays_here() -> None:
         mcp_servers=[{"type": "url", "url": "https://e.com", "authorization_token": "secret"}],
     )
 
-    assert set(call.upstream) == {"messages", "thinking", "tool_choice", "output_config"}
-    assert not any("secret" in text for text in call.texts)
+    assert set(request.upstream) == {"messages", "thinking", "tool_choice", "output_config"}
+    assert not any("secret" in text for text in request.texts)
 
 
-def test_nulls_are_nothing() -> None:
+def test_null_fields_are_not_sent_upstream() -> None:
     names = ("system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed")
 
     nothing: dict[str, Any] = dict.fromkeys(names)
 
-    assert set(asked(**nothing).upstream) == {"messages"}
+    assert set(parse_request(**nothing).upstream) == {"messages"}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -234,4 +234,4 @@ def test_an_address_inside_of_what_a_tool_found_is_checked_as_well() -> None:
     block = {"type": "browser_state", "shots": [image]}
 
     assert refused(block) == "messages[0].content[0].shots[0].source.url"
-    assert asked(block, remote=True).images == 1
+    assert parse_request(block, remote=True).images == 1

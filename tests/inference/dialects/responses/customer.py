@@ -13,21 +13,21 @@ from tests.inference.customer import HELLO, Gateway, closing_application
 def ask(
     gateway: Gateway,
     model: str,
-    said: Any = HELLO,
+    input: Any = HELLO,
     *,
     headers: dict[str, str] | None = None,
     key: str | None = None,
     path: str = dialect.PATH,
     **fields: Any,
 ) -> Answer:
-    content = json.dumps({"model": model, "input": said, **fields}).encode()
+    raw = json.dumps({"model": model, "input": input, **fields}).encode()
     sent = {
         "Authorization": f"Bearer {key or gateway.value}",
         "Content-Type": "application/json",
-        "Content-Length": str(len(content)),
+        "Content-Length": str(len(raw)),
         **(headers or {}),
     }
-    return exchange("POST", path, list(sent.items()), [content], application=closing_application)
+    return exchange("POST", path, list(sent.items()), [raw], application=closing_application)
 
 
 def result_of(answer: Answer) -> dict[str, Any]:

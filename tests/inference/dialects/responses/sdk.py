@@ -17,11 +17,11 @@ from inference.dialects.responses.writer import ResponseInfo, ResponseWriter
 QUESTION: Any = {"model": "m", "input": "?"}
 
 
-def asked(**fields: Any) -> parse.ParsedResponseRequest:
+def parse_request(**fields: Any) -> parse.ParsedResponseRequest:
     return parse.parse(json.dumps({**QUESTION, **fields}).encode(), unseal=lambda sealed: sealed)
 
 
-INFO = ResponseInfo(id="resp_1", created=1, model="m", echo=asked().echo, now=lambda: 2.0)
+INFO = ResponseInfo(id="resp_1", created=1, model="m", echo=parse_request().echo, now=lambda: 2.0)
 SUMMARY = msgspec.structs.replace(INFO, summarizes=True)
 
 
@@ -41,12 +41,12 @@ def payloads(stream: bytes) -> list[dict[str, Any]]:
     """The data of each record, whose `event:` line says the same type."""
     records = stream.split(b"\n\n")
     assert records.pop() == b"", "a stream ends with a blank line"
-    told = []
+    found = []
     for record in records:
         event, data = record.split(b"\n")
-        told.append(json.loads(data.removeprefix(b"data: ")))
-        assert event == b"event: " + told[-1]["type"].encode()
-    return told
+        found.append(json.loads(data.removeprefix(b"data: ")))
+        assert event == b"event: " + found[-1]["type"].encode()
+    return found
 
 
 def client_that_reads(content: bytes | Iterable[bytes], content_type: str) -> openai.OpenAI:

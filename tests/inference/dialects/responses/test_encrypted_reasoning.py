@@ -17,18 +17,18 @@ def test_it_works() -> None:
     assert unseal(seal("think 漢", OURS), OURS) == "think 漢"
 
 
-def test_it_tells_nothing_and_is_never_the_same_twice() -> None:
+def test_it_hides_the_reasoning_and_is_never_the_same_twice() -> None:
     assert "think" not in seal("think", OURS)
     assert seal("think", OURS) != seal("think", OURS)
 
 
-def test_a_strangers_is_not_opened() -> None:
+def test_reasoning_sealed_for_another_organization_is_not_opened() -> None:
     with pytest.raises(ValueError, match="not sealed here"):
         unseal(seal("think", OURS), THEIRS)
 
 
 @pytest.mark.parametrize("change", ["", "AAAA", "not base64!", "ä", "gAAAAABm"])
-def test_what_is_not_ours_is_not_opened(change: str) -> None:
+def test_a_value_that_was_not_sealed_here_is_not_opened(change: str) -> None:
     with pytest.raises(ValueError, match="not sealed here"):
         unseal(change, OURS)
 
@@ -36,10 +36,10 @@ def test_what_is_not_ours_is_not_opened(change: str) -> None:
 def test_one_changed_character_is_noticed() -> None:
     sealed = seal("think", OURS)
 
-    for place in range(2, len(sealed) - 4, 5):
-        other = "A" if sealed[place] != "A" else "B"
+    for index in range(2, len(sealed) - 4, 5):
+        other = "A" if sealed[index] != "A" else "B"
         with pytest.raises(ValueError, match="not sealed here"):
-            unseal(sealed[:place] + other + sealed[place + 1 :], OURS)
+            unseal(sealed[:index] + other + sealed[index + 1 :], OURS)
 
 
 def test_an_older_key_still_opens_it_and_a_key_that_is_gone_does_not(settings: Any) -> None:

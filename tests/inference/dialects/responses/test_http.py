@@ -112,7 +112,7 @@ def test_a_function_loop_without_memory(gateway: Gateway, stream: bool) -> None:
 
 
 @BOTH
-def test_thoughts_come_back_as_they_were(gateway: Gateway, seen: list[Prompt], stream: bool) -> None:
+def test_encrypted_reasoning_comes_back_as_it_was(gateway: Gateway, seen: list[Prompt], stream: bool) -> None:
     gateway.simulate("thinker")
     include = ["reasoning.encrypted_content"]
 
@@ -127,7 +127,7 @@ def test_thoughts_come_back_as_they_were(gateway: Gateway, seen: list[Prompt], s
     assert seen[1].turns[1].reasoning == thoughts
 
 
-def test_another_organizations_thoughts_are_refused(gateway: Gateway, rival_project: Project) -> None:
+def test_another_organizations_reasoning_is_refused(gateway: Gateway, rival_project: Project) -> None:
     gateway.simulate("thinker")
     rival = Gateway.of(rival_project)
     output = result_of(ask(rival, "thinker", include=["reasoning.encrypted_content"]))["output"]
@@ -142,8 +142,8 @@ def test_web_search_cites_what_it_found(gateway: Gateway) -> None:
 
     answer = ask(gateway, "words", tools=[{"type": "web_search"}], stream=True)
 
-    told = payloads(answer.body)
-    (cited,) = [event for event in told if event["type"] == "response.output_text.annotation.added"]
+    events = payloads(answer.body)
+    (cited,) = [event for event in events if event["type"] == "response.output_text.annotation.added"]
     message = result_of(answer)["output"][-1]
     assert message["content"][0]["annotations"] == [cited["annotation"]]
 
@@ -173,12 +173,12 @@ def test_a_failure_under_way_ends_the_stream(gateway: Gateway) -> None:
     answer = ask(gateway, "fails-cut-midway", stream=True)
 
     assert answer.status == 200
-    *said, error, failed = payloads(answer.body)
-    assert [event["sequence_number"] for event in [*said, error, failed]] == list(range(len(said) + 2))
+    *earlier, error, failed = payloads(answer.body)
+    assert [event["sequence_number"] for event in [*earlier, error, failed]] == list(range(len(earlier) + 2))
     assert (error["type"], error["error"]["code"]) == ("error", "backend_failed")
     assert error["error"]["request_id"] == answer.headers["x-request-id"]
     assert failed["response"]["status"] == "failed"
-    assert failed["response"]["id"] == said[0]["response"]["id"]
+    assert failed["response"]["id"] == earlier[0]["response"]["id"]
     assert gateway.activity().status == 502
 
 
@@ -203,7 +203,7 @@ def test_without_credit_it_is_refused_before_the_first_byte(poor: Gateway, strea
     assert_error(ask(poor, "echo", stream=stream), 402, "insufficient_credit")
 
 
-def test_who_may_not(gateway: Gateway) -> None:
+def test_a_key_or_model_that_may_not_be_used_is_refused(gateway: Gateway) -> None:
     gateway.simulate("echo")
     reader = make_project_key(gateway.project, permissions=["models:read"])
     admin = make_admin_key(gateway.project.organization)
@@ -225,7 +225,7 @@ def test_a_session_is_a_hint_for_the_cache(gateway: Gateway, seen: list[Prompt],
     assert "sss" not in seen[0].cache.key
 
 
-def test_a_large_input(gateway: Gateway) -> None:
+def test_a_large_input_is_answered(gateway: Gateway) -> None:
     gateway.simulate("echo", context_length=1_000_000)
 
     answer = ask(gateway, "echo", [{"role": "user", "content": "many words " * 40_000}], max_output_tokens=5)

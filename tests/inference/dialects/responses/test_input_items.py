@@ -13,7 +13,7 @@ from inference.dialects.responses import parse
 from inference.events import Event
 from inference.prompt import ImagePart, OtherPart, TextPart, ToolCall, Turn
 from tests.inference.dialects.responses.events import answers
-from tests.inference.dialects.responses.sdk import INFO, asked, body_of, read_json
+from tests.inference.dialects.responses.sdk import INFO, body_of, parse_request, read_json
 
 # The SDK makes its types when it first needs them, and checks every event against all of them.
 FEW = settings(deadline=None, max_examples=40)
@@ -40,12 +40,12 @@ SAID = {
 
 
 def turns(*items: Any) -> tuple[Turn, ...]:
-    return asked(input=list(items)).prompt.turns
+    return parse_request(input=list(items)).prompt.turns
 
 
 def refused(*items: Any) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as raised:
-        asked(input=list(items))
+        parse_request(input=list(items))
     return raised.value
 
 
@@ -134,7 +134,7 @@ def test_parts_of_a_message() -> None:
         {"type": "input_image", "image_url": PIXEL, "file_id": None},
         {"type": "input_file", "file_data": "data:application/pdf;base64,AAAA", "filename": "a.pdf"},
     ]
-    prompt = asked(input=[{"role": "user", "content": parts}]).prompt
+    prompt = parse_request(input=[{"role": "user", "content": parts}]).prompt
 
     assert prompt.turns[0].content == (
         TextPart("what is this"),
@@ -154,7 +154,7 @@ def test_parts_of_a_message() -> None:
 
 def test_the_answer_of_a_tool_may_hold_an_image() -> None:
     parts = [{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": PIXEL}]
-    prompt = asked(input=[USER, CALL, {**OUTPUT, "output": parts}]).prompt
+    prompt = parse_request(input=[USER, CALL, {**OUTPUT, "output": parts}]).prompt
 
     assert prompt.turns[2].content == (TextPart("see"), ImagePart(PIXEL))
     assert prompt.images == 1
@@ -201,7 +201,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("item", "param"), REFUSED, ids=[param for _, param in REFUSED])
-def test_an_item_that_cannot_be_understood_is_refused_by_its_place(item: Any, param: str) -> None:
+def test_an_item_that_cannot_be_understood_is_refused_by_its_path(item: Any, param: str) -> None:
     assert refused(USER, item).param == param
 
 
@@ -218,7 +218,7 @@ def test_any_answer_can_be_sent_back_as_it_came(events: list[Event]) -> None:
     unanswered = [item["call_id"] for item in output if item["type"] == "function_call"]
     results = [{"type": "function_call_output", "call_id": each, "output": "ok"} for each in unanswered]
 
-    prompt = asked(input=[USER, *output, *results]).prompt
+    prompt = parse_request(input=[USER, *output, *results]).prompt
 
     called = [call.id for turn in prompt.turns for call in turn.tool_calls]
     assert called == unanswered

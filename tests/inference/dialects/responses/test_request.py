@@ -10,7 +10,7 @@ from gateway_site.api.errors import InvalidRequest
 from inference.dialects.responses.request import Include, ServiceTier
 from inference.dialects.responses.tools import WEB_SEARCH_TYPES
 from inference.prompt import JsonObject, JsonSchema, NamedTool, Option, Tool, Turn
-from tests.inference.dialects.responses.sdk import asked
+from tests.inference.dialects.responses.sdk import parse_request
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
 SCHEMA = {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}
@@ -18,21 +18,21 @@ SCHEMA = {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "str
 
 def refused(**fields: Any) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as raised:
-        asked(**fields)
+        parse_request(**fields)
     return raised.value
 
 
 def test_it_works() -> None:
-    call = asked(input="hi", instructions="Be brief.")
+    request = parse_request(input="hi", instructions="Be brief.")
 
-    assert call.prompt.turns == (
+    assert request.prompt.turns == (
         Turn(role="system", content="Be brief."),
         Turn(role="user", content="hi"),
     )
-    assert call.prompt.output_bound == 1024
-    assert call.prompt.completions == 1
-    assert not call.stream
-    assert not call.prompt.options_used
+    assert request.prompt.output_bound == 1024
+    assert request.prompt.completions == 1
+    assert not request.stream
+    assert not request.prompt.options_used
 
 
 # (field, accepted, refused)
@@ -82,7 +82,7 @@ REFUSED = [(field, value) for field, _, values in BOUNDS for value in values]
 
 @pytest.mark.parametrize(("field", "value"), ACCEPTED)
 def test_a_value_within_bounds_is_accepted(field: str, value: Any) -> None:
-    assert asked(**{field: value}).prompt.model
+    assert parse_request(**{field: value}).prompt.model
 
 
 @pytest.mark.parametrize(("field", "value"), REFUSED)
@@ -106,13 +106,13 @@ def test_an_unknown_field_is_refused_by_name() -> None:
 
 
 def test_exactly_one_bound_may_be_sent() -> None:
-    assert asked(max_tokens=7).prompt.output_bound == 7
-    assert asked(max_completion_tokens=8).prompt.output_bound == 8
+    assert parse_request(max_tokens=7).prompt.output_bound == 7
+    assert parse_request(max_completion_tokens=8).prompt.output_bound == 8
     assert refused(max_output_tokens=5, max_tokens=5).param == "max_tokens"
 
 
 def test_functions_are_written_flat() -> None:
-    prompt = asked(
+    prompt = parse_request(
         tools=[{**FUNCTION, "description": "d"}], tool_choice={"type": "function", "name": "f"}
     ).prompt
 
@@ -130,7 +130,7 @@ def test_functions_are_written_flat() -> None:
         ({"strict": "yes"}, "tools[0].strict"),
     ],
 )
-def test_a_function_that_is_none_is_refused(change: dict[str, Any], param: str) -> None:
+def test_a_tool_that_is_no_valid_function_is_refused(change: dict[str, Any], param: str) -> None:
     assert refused(tools=[{**FUNCTION, **change}]).param == param
 
 
@@ -139,7 +139,7 @@ def test_web_search_goes_by_each_of_its_names(alias: str) -> None:
     location = {"type": "approximate", "city": "Bern", "country": None}
     tool = {"type": alias, "search_context_size": "low", "user_location": location}
 
-    prompt = asked(tools=[FUNCTION, tool], tool_choice={"type": alias}).prompt
+    prompt = parse_request(tools=[FUNCTION, tool], tool_choice={"type": alias}).prompt
 
     assert prompt.web_search_options == {
         "search_context_size": "low",
@@ -171,14 +171,17 @@ def test_a_search_is_not_made_without_its_limits() -> None:
     """No backend can be told of them, so each answers 501 rather than search everywhere."""
     narrow = {"type": "web_search", "filters": {"allowed_domains": ["e.com"]}, "external_web_access": False}
 
-    used = asked(tools=[narrow]).prompt.options_used
+    used = parse_request(tools=[narrow]).prompt.options_used
 
     assert used["other_tools"] in ("tools[0].filters", "tools[0].external_web_access")
-    assert "other_tools" not in asked(tools=[{"type": "web_search", "filters": None}]).prompt.options_used
+    assert (
+        "other_tools"
+        not in parse_request(tools=[{"type": "web_search", "filters": None}]).prompt.options_used
+    )
 
 
 def test_with_no_tool_to_be_used_there_is_no_search() -> None:
-    prompt = asked(tools=[FUNCTION, {"type": "web_search"}], tool_choice="none").prompt
+    prompt = parse_request(tools=[FUNCTION, {"type": "web_search"}], tool_choice="none").prompt
 
     assert prompt.web_search_options is None
     assert prompt.tools
@@ -186,30 +189,30 @@ def test_with_no_tool_to_be_used_there_is_no_search() -> None:
 
 
 def test_a_search_that_is_required_alone_is_just_made() -> None:
-    assert asked(tools=[{"type": "web_search"}], tool_choice="required").prompt.tool_choice is None
+    assert parse_request(tools=[{"type": "web_search"}], tool_choice="required").prompt.tool_choice is None
 
 
 def test_allowed_tools_are_written_as_chat_has_them() -> None:
     choice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
 
-    assert asked(tools=[FUNCTION], tool_choice=choice).prompt.tool_choice == {
+    assert parse_request(tools=[FUNCTION], tool_choice=choice).prompt.tool_choice == {
         "type": "allowed_tools",
         "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]},
     }
 
 
 def test_the_format_of_the_answer() -> None:
-    assert asked(text={"format": {"type": "json_object"}}).prompt.answer_format == JsonObject()
-    assert asked(text={"format": SCHEMA}).prompt.answer_format == JsonSchema(
+    assert parse_request(text={"format": {"type": "json_object"}}).prompt.answer_format == JsonObject()
+    assert parse_request(text={"format": SCHEMA}).prompt.answer_format == JsonSchema(
         "n", {"type": "object"}, None, True
     )
-    assert asked(text={"format": {"type": "text"}}).prompt.answer_format is None
+    assert parse_request(text={"format": {"type": "text"}}).prompt.answer_format is None
     assert refused(text={"format": {**SCHEMA, "name": "n" * 129}}).param == "text.format.name"
     assert refused(text={"format": {**SCHEMA, "description": "d" * 2049}}).param == "text.format.description"
 
 
 def test_the_options_that_a_backend_may_lack_are_named_by_their_fields() -> None:
-    used = asked(
+    used = parse_request(
         temperature=0.5,
         top_p=0.5,
         frequency_penalty=1,
@@ -239,7 +242,7 @@ def test_the_options_that_a_backend_may_lack_are_named_by_their_fields() -> None
 
 
 def test_values_that_ask_for_nothing_use_nothing() -> None:
-    call = asked(
+    request = parse_request(
         top_p=1,
         frequency_penalty=0,
         parallel_tool_calls=True,
@@ -250,24 +253,24 @@ def test_values_that_ask_for_nothing_use_nothing() -> None:
         text={"verbosity": "medium", "format": {"type": "text"}},
     )
 
-    assert not call.prompt.options_used
+    assert not request.prompt.options_used
 
 
 def test_logprobs_are_asked_for_by_include_alone() -> None:
-    assert not asked(top_logprobs=3).prompt.sampling.logprobs
-    sampling = asked(top_logprobs=3, include=["message.output_text.logprobs"]).prompt.sampling
+    assert not parse_request(top_logprobs=3).prompt.sampling.logprobs
+    sampling = parse_request(top_logprobs=3, include=["message.output_text.logprobs"]).prompt.sampling
 
     assert (sampling.logprobs, sampling.top_logprobs) == (True, 3)
 
 
 @pytest.mark.parametrize("field", ["summary", "generate_summary"])
-def test_thoughts_are_told_in_the_form_that_was_asked_for(field: str) -> None:
-    assert asked(reasoning={field: "auto"}).summarizes
-    assert not asked(reasoning={"effort": "low"}).summarizes
+def test_a_summary_of_reasoning_is_written_where_it_was_asked_for(field: str) -> None:
+    assert parse_request(reasoning={field: "auto"}).summarizes
+    assert not parse_request(reasoning={"effort": "low"}).summarizes
 
 
-def test_hints_and_flags_go_along() -> None:
-    call = asked(
+def test_hints_and_flags_are_read() -> None:
+    request = parse_request(
         stream=True,
         policy_ids=["p1", "p2"],
         prompt_cache_key="k",
@@ -277,8 +280,8 @@ def test_hints_and_flags_go_along() -> None:
         include=["reasoning.encrypted_content"],
     )
 
-    assert call.stream
-    assert call.seals
-    assert call.policy_ids == ("p1", "p2")
-    assert (call.prompt.cache.key, call.prompt.cache.retention) == ("k", "24h")
-    assert (call.prompt.user, call.prompt.safety_identifier) == ("u", "s")
+    assert request.stream
+    assert request.seals
+    assert request.policy_ids == ("p1", "p2")
+    assert (request.prompt.cache.key, request.prompt.cache.retention) == ("k", "24h")
+    assert (request.prompt.user, request.prompt.safety_identifier) == ("u", "s")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from inference.dialects.responses.response import ResponseObject
 from inference.events import Event, Finish, ReasoningDelta, TextDelta, TokenLogprob, TopLogprob, Usage
 from tests.inference.dialects.responses.events import answers
-from tests.inference.dialects.responses.sdk import INFO, asked, body_of, read_json
+from tests.inference.dialects.responses.sdk import INFO, body_of, parse_request, read_json
 
 # The SDK makes its types when it first needs them, and checks every event against all of them.
 FEW = settings(deadline=None, max_examples=40)
@@ -20,8 +20,8 @@ HELLO = [TextDelta(0, "He"), TextDelta(0, "llo"), Finish(0, "stop"), Usage(3, 2)
 
 
 def answer_to(events: list[Any], **fields: Any) -> dict[str, Any]:
-    call = asked(**fields)
-    info = msgspec.structs.replace(INFO, echo=call.echo, summarizes=call.summarizes)
+    request = parse_request(**fields)
+    info = msgspec.structs.replace(INFO, echo=request.echo, summarizes=request.summarizes)
     body = body_of(events, info)
     read_json(body)  # strict
     return json.loads(body)  # type: ignore[no-any-return]
@@ -63,7 +63,7 @@ def test_it_works() -> None:
     }
 
 
-def test_it_says_what_was_asked() -> None:
+def test_it_repeats_the_fields_of_the_request() -> None:
     fields: dict[str, Any] = {
         "instructions": "Be brief.",
         "metadata": {"a": "b"},
@@ -108,7 +108,7 @@ def test_an_answer_cut_short_is_incomplete() -> None:
 
 
 @pytest.mark.parametrize("form", ["content", "summary"])
-def test_thoughts_come_first_in_the_form_that_was_asked_for(form: str) -> None:
+def test_reasoning_comes_first_as_text_or_as_a_summary(form: str) -> None:
     events = [ReasoningDelta(0, "thi"), ReasoningDelta(0, "nk"), *HELLO]
 
     item = answer_to(events, reasoning={"summary": "auto" if form == "summary" else None})["output"][0]
@@ -122,9 +122,9 @@ def test_logprobs_have_the_bytes_that_the_sdk_wants() -> None:
 
     answer = answer_to([TextDelta(0, "é", likely), Finish(0, "stop")])
 
-    (told,) = answer["output"][0]["content"][0]["logprobs"]
-    assert told["bytes"] == [195, 169]
-    assert [top["bytes"] for top in told["top_logprobs"]] == [[195, 169], [101]]
+    (found,) = answer["output"][0]["content"][0]["logprobs"]
+    assert found["bytes"] == [195, 169]
+    assert [top["bytes"] for top in found["top_logprobs"]] == [[195, 169], [101]]
 
 
 def test_usage_has_its_details() -> None:

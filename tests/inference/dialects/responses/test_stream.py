@@ -136,11 +136,11 @@ def test_a_failed_response_has_what_was_said_until_then() -> None:
 @FEW
 @given(answers(), st.lists(st.integers(0, 4000)), st.sampled_from([INFO, SUMMARY]))
 def test_cut_at_any_byte_it_says_what_the_json_answer_says(
-    events: list[Event], places: list[int], info: ResponseInfo
+    events: list[Event], positions: list[int], info: ResponseInfo
 ) -> None:
     whole = read_json(body_of(events, info))
 
-    read = read_events(cut(stream_of(events, info), places))
+    read = read_events(cut(stream_of(events, info), positions))
 
     assert read[-1].response.to_dict() == whole.to_dict()
     assert read[-1].type == f"response.{whole.status}"
@@ -157,9 +157,11 @@ def test_the_sdk_accumulates_what_the_json_answer_says(events: list[Event], info
         state.handle_event(event)
 
     done = state._completed_output
-    assert [done[place].to_dict() for place in sorted(done)] == [item.to_dict() for item in whole.output]
-    for place, item in enumerate(whole.output):
-        grown = state._output_items[place]
+    assert [done[position].to_dict() for position in sorted(done)] == [
+        item.to_dict() for item in whole.output
+    ]
+    for position, item in enumerate(whole.output):
+        grown = state._output_items[position]
         if item.type == "function_call":
             assert grown.arguments == item.arguments
         if item.type == "message":
@@ -178,16 +180,16 @@ def test_the_deltas_of_every_part_add_up_to_it(events: list[Event], info: Respon
     cited: dict[Any, list[Any]] = {}
 
     for event in payloads(stream_of(events, info)):
-        place = (event.get("output_index"), event.get("content_index", event.get("summary_index")))
+        position = (event.get("output_index"), event.get("content_index", event.get("summary_index")))
         if event["type"].endswith(".delta"):
-            grown[place] = grown.get(place, "") + event["delta"]
+            grown[position] = grown.get(position, "") + event["delta"]
         if event["type"] == "response.output_text.annotation.added":
-            cited.setdefault(place, []).append(event["annotation"])
-            assert event["annotation_index"] == len(cited[place]) - 1
+            cited.setdefault(position, []).append(event["annotation"])
+            assert event["annotation_index"] == len(cited[position]) - 1
         if event["type"].endswith("part.done"):
             part = event["part"]
-            assert grown.get(place, "") == part.get("text", part.get("refusal"))
-            assert cited.get(place, []) == part.get("annotations", [])
+            assert grown.get(position, "") == part.get("text", part.get("refusal"))
+            assert cited.get(position, []) == part.get("annotations", [])
 
 
 @FEW
@@ -217,8 +219,8 @@ def test_no_delta_can_cut_its_record() -> None:
 def test_cut_at_every_byte_it_says_the_same() -> None:
     stream = stream_of([TextDelta(0, "é漢\u2028"), TextDelta(0, "😀\u0085"), *STOP])
 
-    for place in range(0, len(stream), 41):
-        assert read_events(cut(stream, [place]))[-1].response.output_text == "é漢\u2028😀\u0085"
+    for position in range(0, len(stream), 41):
+        assert read_events(cut(stream, [position]))[-1].response.output_text == "é漢\u2028😀\u0085"
     assert read_events(cut(stream, range(len(stream))))[-1].response.output_text == "é漢\u2028😀\u0085"
 
 
@@ -297,30 +299,30 @@ def test_nothing_said_is_an_empty_output() -> None:
     assert last.response.usage is None
 
 
-def test_thoughts_are_sealed_when_they_are_done_and_only_on_demand() -> None:
+def test_reasoning_is_sealed_when_it_is_done_and_only_on_demand() -> None:
     sealing = msgspec.structs.replace(INFO, seal=lambda thoughts: f"sealed {thoughts}")
 
-    told = payloads(stream_of(THOUGHT, sealing))
+    events = payloads(stream_of(THOUGHT, sealing))
 
     added, done = (
-        next(event["item"] for event in told if event["type"] == f"response.output_item.{moment}")
+        next(event["item"] for event in events if event["type"] == f"response.output_item.{moment}")
         for moment in ("added", "done")
     )
     assert "encrypted_content" not in added
     assert done["encrypted_content"] == "sealed think"
-    assert told[-1]["response"]["output"][0] == done
+    assert events[-1]["response"]["output"][0] == done
     assert b"encrypted_content" not in stream_of(THOUGHT)
 
 
 def test_names_with_formatting_characters_stay_as_they_are() -> None:
     info = msgspec.structs.replace(INFO, model="100%s\u2028{0}", id='resp_a"%d')
 
-    told = payloads(stream_of(HELLO, info))
+    events = payloads(stream_of(HELLO, info))
 
-    assert {event["response"]["model"] for event in told if "response" in event} == {"100%s\u2028{0}"}
-    assert {event["item_id"] for event in told if "item_id" in event} == {'msg_a"%d'}
+    assert {event["response"]["model"] for event in events if "response" in event} == {"100%s\u2028{0}"}
+    assert {event["item_id"] for event in events if "item_id" in event} == {'msg_a"%d'}
 
 
-def test_an_event_that_no_response_can_tell_is_a_mistake_of_ours() -> None:
+def test_an_event_that_no_response_can_write_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="int"):
         ResponseWriter(INFO).add(1)  # type: ignore[arg-type]
