@@ -31,6 +31,8 @@ from organization.authentication import CustomerKeyAuthentication
 from organization.models import ProjectKey
 from organization.permissions import require
 
+# Unspecified: messages-headers. As the SDK sends them. Any version will do, so that header is not read: the
+# count is the same in all.
 HEADERS = ("Content-Type", "Content-Encoding", BETA_HEADER, affinity.SESSION_HEADER, affinity.SESSION_ALIAS)
 
 

@@ -10,7 +10,6 @@ from inference.dialects.documentation import RouteDocumentation
 from inference.dialects.messages.request import CountTokensRequest, TokenCount
 
 PATH = TOKEN_COUNT_PATH
-# Unspecified: messages-headers. As the SDK sends them. Any version will do: the count is the same in all.
 VERSION_HEADER = "anthropic-version"
 BETA_HEADER = "anthropic-beta"
 MAX_BETA_LENGTH = 512

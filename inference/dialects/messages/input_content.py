@@ -36,7 +36,11 @@ _PAGE = re.compile(rb"/Type\s*/Page(?![a-z])")
 
 
 class InputContent:
-    """Collected while it is checked. `remote` lets http(s) addresses of images and documents through."""
+    """
+    Texts, images and pages that a model would read, collected while they are checked.
+
+    `remote` lets http(s) addresses of images and documents through.
+    """
 
     def __init__(self, *, remote: bool) -> None:
         self.texts: list[str] = []
