@@ -1,4 +1,4 @@
-"""What a serving process does besides serving: it sweeps while it lives, and tidies up before it ends."""
+"""The start and the shutdown of a serving process: its sweeper, its memory, its queues."""
 
 from __future__ import annotations
 

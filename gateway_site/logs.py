@@ -1,4 +1,4 @@
-"""One JSON object a line, with the request's id and without secrets."""
+"""Logs of one JSON object a line, with the request's id and without secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_request_id(logger: Any, name: str, event: dict[str, Any]) -> dict[str, A
 
 
 def redact(logger: Any, name: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Last before rendering, so that a traceback is covered as well as a message."""
+    """Remove secrets, last before rendering, so that a traceback is covered as well as a message."""
     return {key: _redacted(value) for key, value in event.items()}
 
 
@@ -29,7 +29,7 @@ def _redacted(value: Any) -> Any:
 
 
 def logging_settings(level: str) -> dict[str, Any]:
-    """For logging.config.dictConfig: everything to standard error, through structlog."""
+    """Settings for logging.config.dictConfig: everything to standard error, through structlog."""
     before = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,

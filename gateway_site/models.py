@@ -7,7 +7,7 @@ from organization.models import ProjectKey
 
 
 class PlaygroundKey(models.Model):
-    """Whose a playground's key is, so that it can be ended with the person's session, role or password."""
+    """The person who has a playground's key, which ends with their session, role or password."""
 
     key = models.OneToOneField(ProjectKey, models.CASCADE, primary_key=True, related_name="+")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")

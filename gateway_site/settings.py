@@ -1,8 +1,8 @@
 """
-One file, read from top to bottom, driven by the environment.
+Django's settings, driven by the environment: one file, read from top to bottom.
 
 With nothing set, everything is embedded: SQLite and the secrets in GATEWAY_DATA_DIR, the cache in the
-process, Celery over files. With DATABASE_URL set, nothing is invented: every secret must be given.
+process, Celery over memory. With DATABASE_URL set, nothing is invented: every secret must be given.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ GATEWAY_TRUSTED_PROXIES = env.integer("GATEWAY_TRUSTED_PROXIES", 0)
 
 # Unspecified: limits. The spec gives no number for these; a deployment decides.
 GATEWAY_MAX_BODY_BYTES = env.integer("GATEWAY_MAX_BODY_BYTES", 10 * 1024 * 1024, minimum=1024)
-DATA_UPLOAD_MAX_MEMORY_SIZE = None  # the edge has counted already, by `gateway_site.api.bodies.size_limits`
+DATA_UPLOAD_MAX_MEMORY_SIZE = None  # counted already, by `gateway_site.api.bodies`
 # JSON values in one body, nested ones and all; and what the lists of a prompt may hold. Far above what
 # conversations and their tools have, and few enough that reading them takes a fraction of a second.
 GATEWAY_MAX_BODY_NODES = env.integer("GATEWAY_MAX_BODY_NODES", 50_000, minimum=100)

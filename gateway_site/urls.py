@@ -1,4 +1,4 @@
-"""Every route. What is not here is a 404 in the envelope."""
+"""Every route of Django's. What is not here is a 404 in the envelope."""
 
 from __future__ import annotations
 

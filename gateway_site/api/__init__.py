@@ -1,1 +1,1 @@
-"""The floor: plumbing that every app stands on. It imports no app."""
+"""The HTTP layer that every app uses: errors, limits, request ids, bodies. It imports no app."""

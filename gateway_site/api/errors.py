@@ -65,7 +65,7 @@ class ApiError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that belong to this error, beside those of every answer."""
+        """The headers that belong to this error, in addition to those of every response."""
         headers = {}
         if self.retry_after_seconds is not None:
             headers["Retry-After"] = str(self.retry_after_seconds)
@@ -82,7 +82,7 @@ class InvalidRequest(ApiError):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """The code that clients know to shorten the conversation by."""
+    """The prompt is too long; clients know by this code to shorten the conversation."""
 
     code = "context_length_exceeded"
 
@@ -94,7 +94,7 @@ class ContextLengthExceeded(InvalidRequest):
 
 
 class Unauthenticated(ApiError):
-    """One message for every reason, so that a guesser cannot tell an unknown key from a revoked one."""
+    """One message for every bad credential: a guesser cannot tell an unknown key from a revoked one."""
 
     status = 401
     type = "authentication_error"
@@ -118,7 +118,7 @@ class InsufficientCredit(ApiError):
 
 
 class SpendingCapExceeded(ApiError):
-    """`code` names the limit: `project_month_cap_exceeded`."""
+    """A spending cap is reached; `code` names it: `project_month_cap_exceeded`."""
 
     status = 402
     type = "billing_error"
@@ -152,7 +152,7 @@ class ProjectArchivedForUse(PermissionDenied):
 
 
 class PolicyViolation(ApiError):
-    """An enforcing policy matched. It is named; its rule and what the judge said stay here."""
+    """An enforcing policy matched. The client sees its name, and neither its rule nor the judge's answer."""
 
     status = 403
     type = "policy_error"
@@ -229,7 +229,7 @@ class ProjectArchived(Conflict):
 
 
 class StaleRevision(Conflict):
-    """Somebody else changed it since the caller looked."""
+    """Somebody else changed the resource since the caller read it."""
 
     code = "stale_revision"
 
@@ -292,7 +292,7 @@ class ModelNotConfigured(Unavailable):
 
 
 class ShuttingDown(Unavailable):
-    """This process was told to stop, and could not wait for the request any longer."""
+    """This process is shutting down, and could not wait for the request any longer."""
 
     code = "shutting_down"
     message = "The gateway stopped before the request was done."
@@ -345,7 +345,7 @@ class BackendError(ApiError):
 
 
 class ProviderRejected(BackendError):
-    """The one error that repeats what upstream said: it is about the client's own request."""
+    """The one error that repeats what the backend answered: it is about the client's own request."""
 
     status = 422
     type = "invalid_request_error"
@@ -367,7 +367,7 @@ class BackendBusy(BackendError):
 
 
 class BackendUnreachable(BackendError):
-    """No connection: not one byte of the request left this process."""
+    """The backend cannot be connected to: not one byte of the request left this process."""
 
     code = "backend_unreachable"
     message = "The backend of this model cannot be reached."

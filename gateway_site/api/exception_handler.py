@@ -65,7 +65,7 @@ def to_api_error(exc: BaseException) -> ApiError:
 
 
 def first_field_error(detail: Any) -> InvalidRequest:
-    """One problem, with the path of its field: `messages[0].role`."""
+    """The first problem of a body, with the path of its field: `messages[0].role`."""
     path = ""
     while isinstance(detail, dict | list) and detail:
         if isinstance(detail, dict):

@@ -1,4 +1,4 @@
-"""Identifiers as clients write them."""
+"""Identifiers in the form in which clients write them."""
 
 from __future__ import annotations
 

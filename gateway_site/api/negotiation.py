@@ -1,4 +1,4 @@
-"""Answers are JSON, whatever a client says it accepts."""
+"""Content negotiation: responses are JSON, whatever a client accepts."""
 
 from __future__ import annotations
 

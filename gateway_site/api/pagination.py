@@ -1,4 +1,4 @@
-"""Lists that continue after the last id of the previous page."""
+"""Cursor pagination: lists that continue after the last id of the previous page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def single_values(query: QueryDict, allowed: set[str]) -> dict[str, str]:
 
 
 def integer(text: str, *, param: str, minimum: int, maximum: int) -> int:
-    """A whole number written plainly."""
+    """Parse a query parameter that is a whole number."""
     if not (text.isascii() and text.isdigit() and len(text) < 20 and minimum <= int(text) <= maximum):
         raise InvalidRequest(f"This must be a whole number from {minimum} to {maximum}.", param=param)
     return int(text)

@@ -26,7 +26,7 @@ ErrorRecord = Callable[[ApiError], bytes]
 
 
 def begin_stream(scope: Any, error_record: ErrorRecord) -> None:
-    """From here on, whatever escapes the application ends its answer with this record."""
+    """Have the response end with this record if an exception escapes the application."""
     response: TrackedResponse = scope[RESPONSE]
     response.error_record = error_record
 

@@ -42,7 +42,7 @@ def statements_to_release(vendor: str, table: str) -> list[str]:
 
 
 def statements_to_keep(vendor: str, table: str, unique: Sequence[Sequence[str]]) -> list[str]:
-    """SQL that refuses what the triggers above are not asked about: TRUNCATE, and REPLACE in SQLite."""
+    """SQL that refuses what the triggers of `statements_to_guard` miss: TRUNCATE, and REPLACE in SQLite."""
     if vendor == "postgresql":
         return [
             POSTGRESQL_FUNCTION,
@@ -100,7 +100,7 @@ class TableGuard(Operation):
 
 
 class AppendOnly(TableGuard):
-    """From here on, rows of the model's table are neither updated nor deleted."""
+    """Migration after which rows of the model's table are neither updated nor deleted."""
 
     def statements_forwards(self, vendor: str, model: type[Model]) -> list[str]:
         return statements_to_guard(vendor, model._meta.db_table)
@@ -113,7 +113,7 @@ class AppendOnly(TableGuard):
 
 
 class NeverReplaced(TableGuard):
-    """From here on, no row takes another's place in the model's table, and the table is never emptied."""
+    """Migration after which no row of the model's table is replaced, and the table is never truncated."""
 
     def statements_forwards(self, vendor: str, model: type[Model]) -> list[str]:
         return statements_to_keep(vendor, model._meta.db_table, unique_columns(model))
@@ -126,7 +126,7 @@ class NeverReplaced(TableGuard):
 
 
 def unique_columns(model: type[Model]) -> list[list[str]]:
-    """Each set of columns by which a new row can be in the way of an old one."""
+    """Each set of columns by which a new row can conflict with an old one."""
     meta = model._meta
     single = [[str(field.column)] for field in meta.concrete_fields if field.unique]
     constraints = [each for each in meta.constraints if isinstance(each, UniqueConstraint)]

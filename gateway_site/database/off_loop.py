@@ -31,7 +31,7 @@ _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="database-read")
 
 
 def off_loop(read: Callable[Given, Value]) -> Callable[Given, Awaitable[Value]]:
-    """`read` as a coroutine function. It raises Unavailable where GATEWAY_DATABASE_WAIT_SECONDS are over."""
+    """Make `read` a coroutine function, which raises Unavailable after GATEWAY_DATABASE_WAIT_SECONDS."""
 
     @wraps(read)
     def within_deadline(*args: Given.args, **options: Given.kwargs) -> Value:

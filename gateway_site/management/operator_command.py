@@ -1,4 +1,4 @@
-"""What the operators' commands share: `--json`, one clear line for an error, the door to a service."""
+"""The base of the operators' commands: `--json`, and one clear line for an error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OperatorCommand(BaseCommand):
             raise CommandError(complaint)
 
     def complaint_about(self, outcome: dict[str, Any]) -> str | None:
-        """Why the command should exit with 1 although it did what it was asked, if it should."""
+        """The reason why a command that did its work should exit with 1 all the same, or None."""
         return None
 
     def perform(self, **options: Any) -> dict[str, Any]:

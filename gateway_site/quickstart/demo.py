@@ -56,7 +56,7 @@ LOCAL_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What was made, with the secrets that are shown once; None where it was there already."""
+    """The demo organization, with the secrets that are shown once; None where it was there already."""
 
     organization: Organization
     customer_key: str | None = None

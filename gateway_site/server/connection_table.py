@@ -46,7 +46,7 @@ def raise_open_files_limit() -> None:
 
 
 def connection_limit() -> int:
-    """The bound on clients' connections of one worker. A request may need another connection to a backend."""
+    """The most connections that clients may have to one worker. A request may need one to a backend, too."""
     if settings.GATEWAY_MAX_CONNECTIONS:
         return int(settings.GATEWAY_MAX_CONNECTIONS)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -100,13 +100,13 @@ class ConnectionTable:
         return len(self._every_connection) <= self._limit + MAX_REFUSED
 
     def forget(self, connection: ClientConnection) -> None:
-        """The connection was closed, or became a WebSocket."""
+        """Remove a connection that was closed, or became a WebSocket."""
         self._connections.discard(connection)
         self.deadlines.pop(connection, None)
         self._stalled.pop(connection, None)
 
     def clear_stall(self, connection: ClientConnection) -> None:
-        """The client has read most of what was written."""
+        """Note that the client has read most of what was written."""
         self._stalled.pop(connection, None)
 
     def _log(self) -> None:

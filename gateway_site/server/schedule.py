@@ -1,4 +1,4 @@
-"""Scheduled work: Celery's beat, and its place in the worker where no broker is configured."""
+"""Scheduled work: Celery's beat, in a thread of the worker where no broker is configured."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Scheduler(beat.Scheduler):
             entry.last_run_at -= max(timedelta(), entry.schedule.run_every - FIRST_RUN)
 
     def tick(self, *args: Any, **options: Any) -> float:
-        """Send what is due. Returns the seconds until the next look."""
+        """Send what is due. Returns the seconds until the next tick."""
         for entry in self.schedule.values():
             now = entry.default_now()
             if entry.last_run_at > now:
@@ -75,7 +75,7 @@ class EmbeddedBeat(threading.Thread):
 
 @worker_init.connect
 def prepare_worker(sender: Any, **_: Any) -> None:
-    """Before the worker takes its first message."""
+    """Prepare a Celery worker before it takes its first message."""
     stop_with_parent()
     if settings.IS_BROKER_EMBEDDED:
         # What is sent from here is read here; every other process runs what it sends itself.

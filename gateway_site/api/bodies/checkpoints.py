@@ -45,7 +45,7 @@ def checkpoint() -> None:
 
 @contextmanager
 def stopping(stop: threading.Event) -> Iterator[None]:
-    """Have `checkpoint` in this thread obey the signal."""
+    """Have `checkpoint` in this thread obey the stop signal."""
     _current.stop, _current.resumed_at = stop, time.monotonic()
     try:
         yield

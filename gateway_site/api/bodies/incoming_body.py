@@ -62,7 +62,7 @@ class IncomingBody:
         self.refusal: ApiError | None = None
 
     def refuse_announced(self, scope: Any) -> None:
-        """Refuse what says that it is too large, before a byte of it is read."""
+        """Refuse a body whose Content-Length is too large, before a byte of it is read."""
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         # The server has checked that it is a number; a comma-joined repetition would not be one.
         if announced.isdigit() and int(announced) > self._limit_bytes:

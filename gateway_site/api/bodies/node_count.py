@@ -41,7 +41,7 @@ def require_bounded_nodes(body: bytes) -> None:
 
 
 def most_nodes(body: bytes) -> int:
-    """At least as many values as the body holds, because separators inside of strings are counted too."""
+    """An upper bound on the values in the body: separators inside of strings are counted too."""
     return 1 + len(body.translate(None, _NO_SEPARATORS))
 
 

@@ -44,13 +44,13 @@ def require_json_content_type(content_type: str, content_encoding: str) -> None:
 
 
 def loads(body: bytes) -> Any:
-    """The value of a JSON body, or InvalidRequest."""
+    """Parse a JSON body, or raise InvalidRequest."""
     require_bounded_nodes(body)
     return loads_bounded(body)
 
 
 def loads_bounded(body: bytes) -> Any:
-    """As `loads`, for a body whose values were counted already."""
+    """Parse a JSON body whose values were counted already, or raise InvalidRequest."""
     text = _decoded(body)
     try:
         value = _decoder.decode(text)
@@ -67,7 +67,7 @@ def loads_bounded(body: bytes) -> Any:
 
 
 class StrictJSONParser(BaseParser):
-    """For REST views: `loads`, for bodies that say they are JSON."""
+    """Parses the bodies of REST views, which must say that they are JSON, by `loads`."""
 
     # AlwaysJSON sends every body here, so that the refusal of another type is ours too.
     media_type = "application/json"
@@ -158,5 +158,5 @@ def _refuse_bad_text(value: Any) -> None:
 
 
 def printable(text: str) -> str:
-    """`text` as UTF-8 can carry it, for repeating in an error."""
+    """The text as UTF-8 can carry it, for repeating in an error."""
     return text.encode("utf-8", "replace").decode("utf-8")

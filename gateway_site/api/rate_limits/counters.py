@@ -104,7 +104,7 @@ _stores: dict[str, CounterStore] = {}
 
 
 def store_of(group: str) -> CounterStore:
-    """The process's store of this group."""
+    """The counter store of this group, one for the process."""
     return _stores.setdefault(group, CounterStore(group))
 
 

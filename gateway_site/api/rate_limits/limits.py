@@ -41,7 +41,7 @@ def count_failed_login(request: HttpRequest) -> None:
 
 
 def client_address(request: HttpRequest) -> str:
-    """The address in front of our own proxies. What a client writes further left is not believed."""
+    """The client's address, as our own proxies saw it. What a client writes further left is ignored."""
     hops = [*request.headers.get("X-Forwarded-For", "").split(","), request.META.get("REMOTE_ADDR", "")]
     hops = [hop.strip() for hop in hops if hop.strip()]
     position = len(hops) - 1 - settings.GATEWAY_TRUSTED_PROXIES

@@ -96,7 +96,7 @@ _shared: dict[str, SharedRedis] = {}
 
 
 class LimitCache(BaseCache):
-    """LOCATION is the URL of a Redis, or empty: then each process has a cache of its own."""
+    """The cache for rate limits, in the Redis at LOCATION; without one, each process has its own."""
 
     def __init__(self, location: str, parameters: dict[str, Any]) -> None:
         super().__init__(parameters)

@@ -1,4 +1,4 @@
-"""The backend as Django finds it: ENGINE is `gateway_site.database.postgresql`."""
+"""The database backend as Django finds it: ENGINE is `gateway_site.database.postgresql`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway_site.database.postgresql.connection import DeadlineConnection
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Gives out connections with a clock, from the pool where there is one, and none that is known dead."""
+    """Gives out connections with deadlines, from the pool where there is one, and none that is known dead."""
 
     @property
     def pool(self) -> Any:

@@ -1,4 +1,4 @@
-"""A psycopg connection whose every wait has a clock of the client."""
+"""A psycopg connection whose every wait has a deadline on the client's side."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
         return time.monotonic() - self.answered_at < PING_AFTER_SECONDS or self._is_answered()
 
     def _is_answered(self) -> bool:
-        """One empty statement: a network may have forgotten the connection while the server lives."""
+        """Ping the server: a network may have forgotten the connection while the server lives."""
         try:
             with deadlines.deadline(PING_SECONDS):
                 ConnectionPool.check_connection(self)

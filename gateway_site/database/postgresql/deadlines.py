@@ -12,7 +12,7 @@ _local = threading.local()
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """All waits of this thread on PostgreSQL end by then. An outer deadline that ends earlier stays."""
+    """End all waits of this thread on PostgreSQL by then. An earlier outer deadline stays."""
     before = ends_at()
     until = time.monotonic() + seconds
     _local.until = until if before is None else min(before, until)
