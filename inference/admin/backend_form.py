@@ -38,7 +38,8 @@ class BackendForm(OptimisticLockForm):
     """
     What an operator may write about a backend. `cleaned_options` is what the row's options become.
 
-    Options that belong to another kind than the one chosen are refused and never dropped.
+    Options that belong to another kind than the one chosen are refused and never dropped. Those that no kind
+    has any more are `removed_options`, which the page names.
     """
 
     kind = forms.ChoiceField(choices=kind_choices, widget=Select)
@@ -61,6 +62,10 @@ class BackendForm(OptimisticLockForm):
         for option, value in self.instance.options.items():
             self.initial[field_name(option)] = value
 
+    @property
+    def removed_options(self) -> list[str]:
+        return sorted(set(self.instance.options) - set(all_options()))
+
     def state(self) -> Any:
         instance = self.instance
         return {**super().state(), "options": instance.options, "credential": instance.credential_ciphertext}
@@ -80,9 +85,7 @@ class BackendForm(OptimisticLockForm):
         return cleaned
 
     def _options_for(self, kind: str) -> dict[str, Any]:
-        stored, shown = self.instance.options, all_options()
-        # Those without a field stay, so that the service refuses them by name.
-        options = {name: value for name, value in stored.items() if name not in shown}
+        stored, shown, options = self.instance.options, all_options(), {}
         for name in shown:
             is_kept = name in stored and field_name(name) not in self.changed_data
             value = stored[name] if is_kept else self.cleaned_data.get(field_name(name))

@@ -133,6 +133,9 @@ class BackendAdmin(ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Backend, form: Any, change: bool) -> None:
         given = form.cleaned_data
+        if form.removed_options:
+            removed = ", ".join(form.removed_options)
+            self.message_user(request, f"Removed options that no kind has: {removed}.", messages.WARNING)
         saved, _ = services.save_backend(
             name=obj.name,
             kind=given["kind"],

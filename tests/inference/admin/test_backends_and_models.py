@@ -341,3 +341,16 @@ def test_what_was_stored_stays_when_another_field_is_changed(console: Client) ->
     backend.refresh_from_db()
     assert backend.options == {"lacks": ["n"], "api": "chat"}
     assert AuditEvent.objects.latest("id").details["before"] == {"options": options}
+
+
+def test_an_option_that_no_kind_has_any_more_is_removed_with_a_word(console: Client) -> None:
+    backend = make_backend("vllm", "openai", base_url=BACKEND["base_url"], options={"server": "vllm"})
+    Backend.objects.update(options={"server": "vllm", "colour": "red"})
+    form = {**BACKEND, "is_enabled": "on", "option_server": "vllm"}
+
+    shown = save(console, Backend, form, backend)
+
+    assert "Removed options that no kind has: colour." in shown
+    backend.refresh_from_db()
+    assert backend.options == {"server": "vllm"}
+    assert AuditEvent.objects.latest("id").details["before"]["options"]["colour"] == "red"
