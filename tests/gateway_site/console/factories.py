@@ -143,11 +143,11 @@ def page(row: Any, kind: str = "change", *more: str) -> str:
     return reverse(name, args=[quote(row.pk), *more])
 
 
-def listing(model: Any, kind: str = "changelist") -> str:
+def list_url(model: Any, kind: str = "changelist") -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{kind}")
 
 
-def doing(row: Any, action: str) -> str:
+def action_url(row: Any, action: str) -> str:
     return page(row, "do", action)
 
 

@@ -21,10 +21,10 @@ from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import (
     CONFIRMED,
     SampleRows,
-    doing,
+    action_url,
     every_action,
     form_of,
-    listing,
+    list_url,
     signed_in,
     someone,
 )
@@ -88,7 +88,7 @@ def do(client: Client, row: Any, name: str) -> list[AuditEvent]:
     """What the trail has to say about it."""
     last = AuditEvent.objects.latest("id").pk
     [action] = [each for model, each in every_action() if model is type(row) and each.name == name]
-    assert client.post(doing(row, name), form_of(action)).status_code in (200, 302), name
+    assert client.post(action_url(row, name), form_of(action)).status_code in (200, 302), name
     return list(AuditEvent.objects.filter(pk__gt=last))
 
 
@@ -150,7 +150,7 @@ def test_several_rows_are_acted_on_one_by_one(samples: SampleRows, person: User)
     chosen = {"action": "suspend", "_selected_action": [str(key.pk) for key in keys[:2]]}
     last = AuditEvent.objects.latest("id").pk
 
-    signed_in(person).post(listing(ProjectKey), {**chosen, **CONFIRMED})
+    signed_in(person).post(list_url(ProjectKey), {**chosen, **CONFIRMED})
 
     entries = AuditEvent.objects.filter(pk__gt=last)
     assert {(entry.action, entry.target_id) for entry in entries} == {
@@ -166,7 +166,7 @@ def test_no_more_rows_are_acted_on_than_a_person_can_look_at(
     keys = [samples[ProjectKey], *make_keys(samples, 2)]
     chosen = {"action": "revoke", "_selected_action": [str(key.pk) for key in keys]}
 
-    signed_in(person).post(listing(ProjectKey), {**chosen, **CONFIRMED})
+    signed_in(person).post(list_url(ProjectKey), {**chosen, **CONFIRMED})
 
     assert not ProjectKey.objects.exclude(revoked_at=None).exists()
 
@@ -206,7 +206,7 @@ def test_whatever_is_made_leaves_an_entry(samples: SampleRows, person: User) -> 
     }
     for made, (action, fields) in forms.items():
         last, count = AuditEvent.objects.latest("id").pk, made._default_manager.count()
-        client.post(listing(made, "add"), fields)
+        client.post(list_url(made, "add"), fields)
         [entry] = AuditEvent.objects.filter(pk__gt=last)
         assert (entry.action, entry.actor_label) == (action, "bob")
         assert entry.target_id == str(made._default_manager.exclude(pk=samples[made].pk).latest("pk").pk)

@@ -14,9 +14,9 @@ from tests.gateway_site.console.clients import owner
 from tests.gateway_site.console.factories import (
     MODELS,
     SampleRows,
-    doing,
+    action_url,
     every_action,
-    listing,
+    list_url,
     page,
     signed_in,
     someone,
@@ -61,9 +61,9 @@ def assert_strict(answer: Any, *, scripts: str = "'self' 'unsafe-eval'") -> None
 def test_every_page_of_a_row_and_of_a_list(samples: SampleRows) -> None:
     client = owner()
     for model in MODELS:
-        for path in (listing(model), page(samples[model]), page(samples[model], "history")):
+        for path in (list_url(model), page(samples[model]), page(samples[model], "history")):
             assert_strict(client.get(path))
-        shown = client.get(listing(model, "add"))
+        shown = client.get(list_url(model, "add"))
         assert shown.status_code in (200, 403)
         assert_strict(shown)
 
@@ -71,12 +71,12 @@ def test_every_page_of_a_row_and_of_a_list(samples: SampleRows) -> None:
 def test_every_page_that_asks_before_it_acts_and_what_it_answers(samples: SampleRows) -> None:
     client = owner()
     for model, action in every_action():
-        shown = client.get(doing(samples[model], action.name))
+        shown = client.get(action_url(samples[model], action.name))
         assert_strict(shown)
 
 
 def test_a_key_that_is_shown_once_is_for_no_cache(samples: SampleRows) -> None:
-    answer = owner().post(doing(samples.customer.key, "rotate"), {"confirmed": "yes"})
+    answer = owner().post(action_url(samples.customer.key, "rotate"), {"confirmed": "yes"})
 
     assert_strict(answer)
     assert "gwk_" in answer.content.decode()
@@ -98,7 +98,7 @@ def test_pages_for_whoever_is_refused(samples: SampleRows) -> None:
     strict.force_login(someone(READER))
     answers = {
         "log-in": Client().get("/admin/login/"),
-        "forbidden": reader.get(doing(samples.customer.key, "revoke")),
+        "forbidden": reader.get(action_url(samples.customer.key, "revoke")),
         "missing": reader.get("/admin/nowhere/"),
         "no token": strict.post("/admin/logout/"),
         "no token, a stranger": Client(enforce_csrf_checks=True).post("/admin/login/"),

@@ -13,7 +13,7 @@ from django.test import Client
 from gateway_site.console.kit.list_lookups import parameters_of
 from inference.models import CatalogModel, PassedCheck
 from organization.models import ProjectKey
-from tests.gateway_site.console.factories import MODELS, SampleRows, listing, page
+from tests.gateway_site.console.factories import MODELS, SampleRows, list_url, page
 from tests.harness.client import exchange
 
 pytestmark = pytest.mark.django_db
@@ -84,8 +84,8 @@ def post(client: Client, address: str, **fields: str) -> int:
 def test_no_query_of_a_list_is_a_server_error(value: str, console: Client) -> None:
     for model in MODELS:
         filters = parameters_of(site._registry[model].list_filter, model)
-        assert ask(console, listing(model), value, *OF_EVERY_LIST, *filters) == {}, model
-    assert ask(console, listing(ProjectKey), value, *OF_LISTS_ALIKE) == {}
+        assert ask(console, list_url(model), value, *OF_EVERY_LIST, *filters) == {}, model
+    assert ask(console, list_url(ProjectKey), value, *OF_LISTS_ALIKE) == {}
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
@@ -103,7 +103,7 @@ def test_no_id_in_the_address_of_a_row_is_a_server_error(value: str, console: Cl
     text = quote(value.encode("utf-8", "surrogatepass"), safe="")
     for model in MODELS:
         for kind in ("change", "do/revoke"):
-            status = console.get(f"{listing(model)}{text}/{kind}/").status_code
+            status = console.get(f"{list_url(model)}{text}/{kind}/").status_code
             assert status < 500, (model, kind)
 
 
@@ -111,8 +111,8 @@ def test_no_id_in_the_address_of_a_row_is_a_server_error(value: str, console: Cl
 def test_no_id_of_a_chosen_row_is_a_server_error(value: str, console: Client) -> None:
     actions = {User: "deactivate", ProjectKey: "revoke", CatalogModel: "disable", PassedCheck: "withdraw"}
     for model, action in actions.items():
-        assert post(console, listing(model), action=action, _selected_action=value) < 500, model
-        assert post(console, listing(model), action=value, _selected_action="1") < 500, model
+        assert post(console, list_url(model), action=action, _selected_action=value) < 500, model
+        assert post(console, list_url(model), action=value, _selected_action="1") < 500, model
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
@@ -141,7 +141,7 @@ def test_no_cookie_is_a_server_error(cookie: str) -> None:
 
 
 def test_a_long_address_is_refused_with_its_bound(console: Client, samples: SampleRows) -> None:
-    for address in (listing(ProjectKey) + "?q=" + "a" * 9_000, "/admin/" + "a" * 2_000):
+    for address in (list_url(ProjectKey) + "?q=" + "a" * 9_000, "/admin/" + "a" * 2_000):
         answer = console.get(address)
         assert answer.status_code == 400
         assert "at most 1,024 characters" in answer.json()["error"]["message"]

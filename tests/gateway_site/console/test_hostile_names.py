@@ -13,10 +13,10 @@ from tests.gateway_site.console.clients import owner
 from tests.gateway_site.console.factories import (
     MODELS,
     SampleRows,
-    doing,
+    action_url,
     every_action,
     form_of,
-    listing,
+    list_url,
     make_sample_rows,
     page,
 )
@@ -44,10 +44,10 @@ def test_hostile_names_are_inert_on_every_list_and_page(samples: SampleRows) -> 
     client = owner()
 
     for model in MODELS:
-        assert_inert(client.get(listing(model)), model)
+        assert_inert(client.get(list_url(model)), model)
         assert_inert(client.get(page(samples[model])), model)
     assert_inert(client.get(reverse("admin:index")), "overview")
-    assert_inert(client.get(listing(ProjectKey), {"q": NAME}), "a search")
+    assert_inert(client.get(list_url(ProjectKey), {"q": NAME}), "a search")
 
 
 def test_hostile_names_are_inert_on_every_confirmation_page(samples: SampleRows) -> None:
@@ -55,17 +55,19 @@ def test_hostile_names_are_inert_on_every_confirmation_page(samples: SampleRows)
 
     for model, action in every_action():
         if not action.is_immediate:
-            assert_inert(client.get(doing(samples[model], action.name)), action.name)
+            assert_inert(client.get(action_url(samples[model], action.name)), action.name)
             if action.is_reviewed:
-                answer = client.post(doing(samples[model], action.name), {**form_of(action), "confirmed": ""})
+                answer = client.post(
+                    action_url(samples[model], action.name), {**form_of(action), "confirmed": ""}
+                )
                 assert_inert(answer, f"{action.name}, reviewed")
 
 
 def test_hostile_names_are_inert_on_the_page_of_a_secret_and_in_messages(samples: SampleRows) -> None:
     client, yes = owner(), {"confirmed": "yes"}
 
-    assert_inert(client.post(doing(samples[ProjectKey], "rotate"), yes), "secret")
-    assert_inert(client.post(doing(samples[ProjectKey], "suspend"), yes, follow=True), "message")
+    assert_inert(client.post(action_url(samples[ProjectKey], "rotate"), yes), "secret")
+    assert_inert(client.post(action_url(samples[ProjectKey], "suspend"), yes, follow=True), "message")
     typed = client.get(reverse("admin:billing_creditgrant_add"), {"organization": WORDS})
     assert_inert(typed, "what was typed")
 

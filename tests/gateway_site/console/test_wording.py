@@ -24,7 +24,7 @@ from policies import services as policy_services
 from policies.models import Policy, PolicyVersion, Verdict
 from tests.factories import SOMEONE
 from tests.gateway_site.console.clients import person
-from tests.gateway_site.console.factories import SampleRows, doing, listing, page, signed_in, someone
+from tests.gateway_site.console.factories import SampleRows, action_url, list_url, page, signed_in, someone
 from tests.inference.catalog.factories import make_backend, make_model
 
 # What is on a page does not depend on the database behind it.
@@ -58,7 +58,7 @@ def test_an_id_keeps_its_first_letter(console: Client) -> None:
     model = make_model("acme/small")
 
     assert heading(console, page(model)) == ["Models", "acme/small"]
-    assert heading(console, doing(model, "disable")) == ["Models", "acme/small", "Disable"]
+    assert heading(console, action_url(model, "disable")) == ["Models", "acme/small", "Disable"]
 
 
 def test_the_page_to_try_a_policy_names_it(console: Client, samples: SampleRows) -> None:
@@ -100,17 +100,17 @@ def test_the_trail_names_whose_credit_it_was(console: Client, samples: SampleRow
 
     def queries() -> int:
         with CaptureQueriesContext(connection) as asked:
-            read(console, listing(AuditEvent))
+            read(console, list_url(AuditEvent))
         return len(asked)
 
-    read(console, listing(AuditEvent))
+    read(console, list_url(AuditEvent))
     before = queries()
     for name in names:
         organization = Organization.objects.create(name=name)
         billing_services.grant_credit(organization=organization, amount_nanousd=1, reason="", actor=SOMEONE)
 
     assert queries() == before
-    shown = read(console, listing(AuditEvent))
+    shown = read(console, list_url(AuditEvent))
     for name in names:
         assert re.search(rf">{name}</a><span class=\"under\">account<", shown)
 
@@ -124,15 +124,15 @@ def test_rows_are_counted_by_what_one_of_them_is(
     organization = Organization.objects.create(name="Other")
     billing_services.grant_credit(organization=organization, amount_nanousd=1, reason="", actor=SOMEONE)
 
-    shown = " ".join(read(console, listing(model)).split())
+    shown = " ".join(read(console, list_url(model)).split())
 
     assert re.search(rf"\d* ?{words} <", shown)
 
 
 def test_no_open_reservation_is_not_said_to_be_none_at_all(console: Client, samples: SampleRows) -> None:
-    console.post(doing(samples[Reservation], "write_off"), {"confirmed": "yes"})
+    console.post(action_url(samples[Reservation], "write_off"), {"confirmed": "yes"})
 
-    shown = read(console, listing(Reservation))
+    shown = read(console, list_url(Reservation))
 
     assert "No open reservations" in shown
     assert "No reservations yet" not in shown
@@ -141,7 +141,7 @@ def test_no_open_reservation_is_not_said_to_be_none_at_all(console: Client, samp
 def test_days_are_written_in_one_way(console: Client, samples: SampleRows) -> None:
     line = samples[CostLine]
 
-    for address in (listing(CostLine), page(line)):
+    for address in (list_url(CostLine), page(line)):
         assert re.search(rf">\s*{line.day:%Y-%m-%d}\s*<", read(console, address))
 
 
@@ -164,7 +164,7 @@ def test_a_role_says_what_it_may_do_in_the_consoles_words(console: Client, sampl
 
 @pytest.mark.parametrize("model", list(site._registry), ids=lambda model: model._meta.model_name)
 def test_no_label_is_a_column_of_the_database(samples: SampleRows, console: Client, model: Any) -> None:
-    addresses = [listing(model)] + ([page(samples[model])] if model in samples.rows else [])
+    addresses = [list_url(model)] + ([page(samples[model])] if model in samples.rows else [])
     for address in addresses:
         shown = read(console, address)
         for label in ("Id", "Base url", "Project ids", "Api key", "Is enabled", "Upstream id"):
@@ -175,7 +175,7 @@ def test_a_key_of_an_archived_project_is_not_taken_for_one_that_works(
     console: Client, samples: SampleRows
 ) -> None:
     key = samples.customer.key
-    addresses = [listing(ProjectKey), doing(key, "suspend"), doing(key, "resume")]
+    addresses = [list_url(ProjectKey), action_url(key, "suspend"), action_url(key, "resume")]
     assert not [each for each in addresses if "archived" in read(console, each)]
 
     services.archive_project(project=key.project, actor=SOMEONE)
@@ -192,7 +192,7 @@ def test_a_backends_key_is_set_or_not_or_not_needed(console: Client) -> None:
 
     for backend, words in ((simulator, "none needed"), (bare, "not set"), (kept, "set")):
         assert re.search(rf">\s*{words}\s*<", read(console, page(backend)))
-    listed = read(console, listing(Backend))
+    listed = read(console, list_url(Backend))
     assert ">none needed" in re.sub(r">\s+", ">", listed)
     assert "sk-upstream" not in listed + read(console, page(kept))
     [box] = re.findall(r'<input[^>]*name="removes_credential"[^>]*>', read(console, page(kept)))
@@ -239,7 +239,7 @@ def test_who_may_only_look_reads_words_and_not_the_database(samples: SampleRows)
 
 
 def test_an_amount_is_written_in_one_way_before_it_is_granted(console: Client, samples: SampleRows) -> None:
-    address = doing(samples[Organization], "grant_credit")
+    address = action_url(samples[Organization], "grant_credit")
     typed = {"usd": "12.5", "form_id": "1", "asked": "yes"}
 
     review = console.post(address, typed).content.decode()
@@ -262,5 +262,5 @@ def test_a_check_is_withdrawn_by_those_who_may(samples: SampleRows) -> None:
     passed = samples[PassedCheck]
     reader = person("inference.view_passedcheck", "inference.change_passedcheck")
 
-    assert reader.post(doing(passed, "withdraw"), {"confirmed": "yes"}).status_code == 403
+    assert reader.post(action_url(passed, "withdraw"), {"confirmed": "yes"}).status_code == 403
     assert PassedCheck.objects.filter(pk=passed.pk).exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway_site.console.clients import owner
-from tests.gateway_site.console.factories import SampleRows, every_action, form_of, listing
+from tests.gateway_site.console.factories import SampleRows, every_action, form_of, list_url
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 # Not ids of anything: neither of a UUID's shape nor within a column's range.
@@ -18,5 +18,5 @@ def test_an_action_on_an_id_that_no_row_can_have_is_refused(samples: SampleRows,
     client.raise_request_exception = False
     for model, action in every_action():
         sent = {"action": action.name, "_selected_action": no_id, **form_of(action)}
-        answer = client.post(listing(model), sent)
+        answer = client.post(list_url(model), sent)
         assert answer.status_code in (302, 400), (model, action.name, answer.status_code)

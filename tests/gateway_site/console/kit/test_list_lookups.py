@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from billing.models import CreditGrant
 from inference.models import Activity
 from organization.models import AuditEvent, Organization, ProjectKey
-from tests.gateway_site.console.factories import MODELS, SampleRows, listing, page
+from tests.gateway_site.console.factories import MODELS, SampleRows, list_url, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 LOOKUPS = (
@@ -53,7 +53,7 @@ def _with_lookups(path: str) -> list[str]:
 
 def declared(model: type[Model], user: Any) -> set[str]:
     """What the list's own filters say that they read."""
-    request = RequestFactory().get(listing(model))
+    request = RequestFactory().get(list_url(model))
     request.user = user
     changelist = site._registry[model].get_changelist_instance(request)
     read = {name or "" for spec in changelist.filter_specs for name in spec.expected_parameters()}
@@ -64,7 +64,7 @@ def declared(model: type[Model], user: Any) -> set[str]:
 def test_only_declared_lookups_are_allowed(model: type[Model], samples: SampleRows) -> None:
     user = User.objects.create_superuser("root")
     allowed, its_page = declared(model, user), site._registry[model]
-    request = RequestFactory().get(listing(model))
+    request = RequestFactory().get(list_url(model))
     request.user = user
 
     passed = {lookup for lookup in lookups_of(model) if its_page.lookup_allowed(lookup, "x", request)}
@@ -85,7 +85,7 @@ def _without_output(its_page: Any) -> set[str]:
 def test_filters_get_every_parameter_that_they_read(model: type[Model], samples: SampleRows) -> None:
     root = User.objects.create_superuser("root")
     its_page = site._registry[model]
-    request = RequestFactory().get(listing(model))
+    request = RequestFactory().get(list_url(model))
     request.user = root
 
     for name in declared(model, root):
@@ -113,7 +113,7 @@ def test_a_lookup_that_no_filter_has_is_refused_unread(
     model: type[Model], query: dict[str, str], console: Client, samples: SampleRows
 ) -> None:
     with CaptureQueriesContext(connection) as made:
-        answer = console.get(listing(model), query)
+        answer = console.get(list_url(model), query)
 
     assert answer.status_code == 400
     assert len(made) == 2, "the session and its person, and nothing else"
@@ -131,7 +131,7 @@ def test_filters_and_links_still_narrow(console: Client, samples: SampleRows) ->
         (User, {"groups__id__exact": "1"}),
     ]
     for model, query in queries:
-        answer = console.get(listing(model), query)
+        answer = console.get(list_url(model), query)
         assert answer.status_code == 200, (model, query)
         assert answer.context["cl"].has_active_filters or model is CreditGrant, query
 
@@ -139,7 +139,7 @@ def test_filters_and_links_still_narrow(console: Client, samples: SampleRows) ->
 def test_every_link_to_a_list_that_pages_show_opens(console: Client, samples: SampleRows) -> None:
     seen: set[str] = set()
     for model in MODELS:
-        for address in (page(samples[model]), listing(model)):
+        for address in (page(samples[model]), list_url(model)):
             text = console.get(address, follow=True).content.decode()
             links = [
                 link
@@ -155,7 +155,7 @@ def test_every_link_to_a_list_that_pages_show_opens(console: Client, samples: Sa
 
 def test_a_search_of_many_words_finds_nothing_and_says_so(console: Client, samples: SampleRows) -> None:
     for words in ("a " * 2_000, "a" * 3_000):
-        answer = console.get(listing(ProjectKey), {"q": words})
+        answer = console.get(list_url(ProjectKey), {"q": words})
         assert answer.status_code == 200
         assert "Search for at most" in answer.content.decode()
         assert list(answer.context["cl"].result_list) == []

@@ -21,8 +21,8 @@ from tests.factories import SOMEONE
 from tests.gateway_site.console.factories import (
     CONFIRMED,
     SampleRows,
-    doing,
-    listing,
+    action_url,
+    list_url,
     make_policy,
     page,
     signed_in,
@@ -96,7 +96,7 @@ def test_an_old_page_enables_no_deployment_that_was_disabled(console: Client, sa
 def test_an_old_page_enables_no_backend(console: Client, samples: SampleRows) -> None:
     backend = samples[Backend]
     opened = form_on(console, page(backend))
-    console.post(doing(backend, "disable"), CONFIRMED)
+    console.post(action_url(backend, "disable"), CONFIRMED)
     changed = {**opened, "base_url": "http://127.0.0.1:10/v1"}
 
     assert MINUTES_AGO in send(console, page(backend), changed)
@@ -107,7 +107,7 @@ def test_an_old_page_enables_no_backend(console: Client, samples: SampleRows) ->
 def test_a_probe_is_no_change_to_a_backend(console: Client, samples: SampleRows) -> None:
     backend = samples[Backend]
     opened = form_on(console, page(backend))
-    console.post(doing(backend, "ask"), {})
+    console.post(action_url(backend, "ask"), {})
 
     send(console, page(backend), {**opened, "base_url": "http://127.0.0.1:10/v1"})
 
@@ -127,16 +127,18 @@ def test_a_reader_is_not_shown_what_only_a_form_needs(samples: SampleRows) -> No
 
 def test_a_colleagues_new_value_is_not_rotated_away(console: Client, samples: SampleRows) -> None:
     key = samples[ProjectKey]
-    opened = form_on(console, doing(key, "rotate"))
+    opened = form_on(console, action_url(key, "rotate"))
     colleague = signed_in(someone("Operator"))
-    assert "Copy the value now" in send(colleague, doing(key, "rotate"), CONFIRMED)
+    assert "Copy the value now" in send(colleague, action_url(key, "rotate"), CONFIRMED)
     key.refresh_from_db()
 
-    said = send(console, doing(key, "rotate"), opened)
+    said = send(console, action_url(key, "rotate"), opened)
 
     assert "was rotated since you looked at it" in said
     assert ProjectKey.objects.get(pk=key.pk).digest == key.digest
-    assert "Copy the value now" in send(console, doing(key, "rotate"), form_on(console, doing(key, "rotate")))
+    assert "Copy the value now" in send(
+        console, action_url(key, "rotate"), form_on(console, action_url(key, "rotate"))
+    )
     assert AuditEvent.objects.filter(action="project_key.rotate").count() == 2
 
 
@@ -144,7 +146,7 @@ def test_a_draft_that_nobody_saw_is_not_published_with_others(console: Client, s
     policies = [samples[Policy], make_policy(samples[Organization], "second", "x")]
     chosen = {"action": "publish", "_selected_action": [str(each.pk) for each in policies]}
 
-    said = send(console, listing(Policy), {**chosen, "mode": "enforcing", **CONFIRMED})
+    said = send(console, list_url(Policy), {**chosen, "mode": "enforcing", **CONFIRMED})
 
     assert "Choose one row to publish" in said
     assert set(Policy.objects.values_list("state", flat=True)) == {"monitoring"}
@@ -170,7 +172,7 @@ def test_rows_that_left_the_list_meanwhile_are_told(console: Client, samples: Sa
     chosen = {"action": "revoke", "_selected_action": [str(key.pk)]}
 
     for sent in (chosen, {**chosen, **CONFIRMED}):
-        said = send(console, f"{listing(ProjectKey)}?status=active", sent)
+        said = send(console, f"{list_url(ProjectKey)}?status=active", sent)
         assert "not in this list any more" in said
         assert "confirm-title" not in said
     assert ProjectKey.objects.get().revoked_at is None
@@ -184,7 +186,7 @@ def test_what_was_typed_survives_a_refusal(console: Client, samples: SampleRows)
     before = AuditEvent.objects.count()
     typed = {"project": str(samples[Project].pk), "name": "typed by hand", "expires_in_days": "30"}
 
-    said = send(console, listing(ProjectKey, "add"), typed)
+    said = send(console, list_url(ProjectKey, "add"), typed)
 
     assert "The project is archived." in said
     assert 'value="typed by hand"' in said
@@ -208,7 +210,7 @@ def test_a_draft_survives_that_another_was_quicker(console: Client, samples: Sam
 def test_a_project_that_is_there_is_not_said_to_be_added(console: Client, samples: SampleRows) -> None:
     typed = {"organization": str(samples[Organization].pk), "name": samples[Project].name}
 
-    said = send(console, listing(Project, "add"), typed)
+    said = send(console, list_url(Project, "add"), typed)
 
     assert "has an active project of this name" in said
     assert "was added" not in said
@@ -223,7 +225,7 @@ def test_a_grant_that_cannot_be_is_not_reviewed(
     typed = {"usd": usd, "reason": "a mistake", "reference": "", "form_id": "f"}
 
     for sent in ({**typed, "asked": "yes"}, {**typed, **CONFIRMED}):
-        said = send(console, doing(samples[Organization], "grant_credit"), sent)
+        said = send(console, action_url(samples[Organization], "grant_credit"), sent)
         assert complaint in said
         assert 'value="a mistake"' in said
         assert "Available afterwards" not in said
@@ -238,7 +240,7 @@ def test_a_refused_amount_can_be_put_right(console: Client, samples: SampleRows)
         organization=organization, amount_nanousd=1, reason="", reference="invoice 7", actor=SOMEONE
     )
 
-    said = send(console, doing(organization, "grant_credit"), {**typed, **CONFIRMED})
+    said = send(console, action_url(organization, "grant_credit"), {**typed, **CONFIRMED})
 
     assert "was used for a grant of" in said
     assert 'value="invoice 7"' in said
@@ -247,7 +249,7 @@ def test_a_refused_amount_can_be_put_right(console: Client, samples: SampleRows)
 
 
 def test_a_negative_cost_is_not_reviewed(console: Client, samples: SampleRows) -> None:
-    said = send(console, doing(samples[Reservation], "settle"), {"cost": "-1", "asked": "yes"})
+    said = send(console, action_url(samples[Reservation], "settle"), {"cost": "-1", "asked": "yes"})
 
     assert "A cost is not negative." in said
     assert "Charged to the customer" not in said
@@ -258,7 +260,7 @@ def test_a_negative_cost_is_not_reviewed(console: Client, samples: SampleRows) -
 
 def test_a_row_that_is_gone_gets_the_404_page(console: Client, samples: SampleRows) -> None:
     cap = samples[SpendingCap]
-    removal = doing(cap, "remove")
+    removal = action_url(cap, "remove")
     console.post(removal, CONFIRMED)
 
     for answer in (console.get(removal), console.post(removal, CONFIRMED), console.get("/admin/nothing/")):
@@ -271,7 +273,7 @@ def test_a_form_from_before_the_login_gets_the_csrf_page(samples: SampleRows) ->
     client = Client(enforce_csrf_checks=True)
     client.force_login(someone("Owner"))
 
-    answer = client.post(doing(samples[ProjectKey], "revoke"), CONFIRMED)
+    answer = client.post(action_url(samples[ProjectKey], "revoke"), CONFIRMED)
 
     assert answer.status_code == 403
     assert "This page has expired" in answer.content.decode()
@@ -287,7 +289,7 @@ def test_an_unforeseen_failure_gets_the_500_page_without_session_or_database(
     monkeypatch.setattr(services, "revoke_key", break_down)
     console.raise_request_exception = False
 
-    answer = console.post(doing(samples[ProjectKey], "revoke"), CONFIRMED)
+    answer = console.post(action_url(samples[ProjectKey], "revoke"), CONFIRMED)
 
     assert answer.status_code == 500
     said = answer.content.decode()
@@ -298,15 +300,15 @@ def test_an_unforeseen_failure_gets_the_500_page_without_session_or_database(
 
 def test_the_trail_leads_only_where_there_is_something_to_see(console: Client, samples: SampleRows) -> None:
     passed, guest = samples[PassedCheck], someone("Billing", "bob")
-    console.post(doing(passed, "withdraw"), CONFIRMED)
+    console.post(action_url(passed, "withdraw"), CONFIRMED)
     withdrawn = AuditEvent.objects.latest("id")
     made = AuditEvent.objects.get(action="user.create", target_id=str(guest.pk))
     reader = signed_in(someone("Read-only"))
 
     for client, event, gone in ((console, withdrawn, page(passed)), (reader, made, page(guest))):
-        assert f'href="{gone}"' not in read(client, listing(AuditEvent))
+        assert f'href="{gone}"' not in read(client, list_url(AuditEvent))
         assert f'href="{gone}"' not in read(client, page(event))
-    assert f'href="{page(guest)}"' in read(console, listing(AuditEvent))
+    assert f'href="{page(guest)}"' in read(console, list_url(AuditEvent))
     assert f'href="{page(guest)}"' in read(console, page(made))
 
 

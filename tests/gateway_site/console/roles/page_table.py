@@ -18,7 +18,7 @@ from django.contrib.admindocs.views import extract_views_from_urlpatterns, simpl
 from django.urls import reverse
 
 from gateway_site.urls import urlpatterns
-from tests.gateway_site.console.factories import SampleRows, doing, every_action, form_of, listing, page
+from tests.gateway_site.console.factories import SampleRows, action_url, every_action, form_of, list_url, page
 
 # What has a form for a new one, and what has one for changes; the rest is done by actions.
 ADDED_BY_FORM = {
@@ -78,15 +78,15 @@ def pages_of(model: Any, row: Any) -> Iterator[Page]:
     gone = {"action": "delete_selected", "_selected_action": str(row.pk), "post": "yes"}
     forged = {"name": "forged", "username": "forged"}
     # A list has no use for a POST that is no action of its own: it shows itself again.
-    yield Page(f"{under}/", listing(model), view, view, posted=(OK, REDIRECT), fields=gone)
-    yield Page(f"{under}/add/", listing(model, "add"), add, add, posted=(OK, REDIRECT), fields=forged)
+    yield Page(f"{under}/", list_url(model), view, view, posted=(OK, REDIRECT), fields=gone)
+    yield Page(f"{under}/add/", list_url(model, "add"), add, add, posted=(OK, REDIRECT), fields=forged)
     # What does not validate is shown again, and what does is saved.
     yield Page(f"{under}/<object_id>/change/", page(row), view, change, posted=(OK, REDIRECT), fields=forged)
     yield Page(f"{under}/<object_id>/delete/", page(row, "delete"), None, None, fields={"post": "yes"})
     yield Page(f"{under}/<object_id>/history/", page(row, "history"), got=MISSING, posted=MISSING)
     short = page(row).removesuffix("change/")
     yield Page(f"{under}/<object_id>/", short, got=REDIRECT, posted=REDIRECT)
-    yield Page(f"{under}/<object_id>/do/<action_name>/", doing(row, "no-such-action"), None, None)
+    yield Page(f"{under}/<object_id>/do/<action_name>/", action_url(row, "no-such-action"), None, None)
 
 
 def action_pages(row: Any, action: Any) -> Iterator[Page]:
@@ -96,12 +96,18 @@ def action_pages(row: Any, action: Any) -> Iterator[Page]:
     done = (OK,) if action.name in SHOWS_A_SECRET else (REDIRECT,)
     pattern = f"/admin/{app}/{name}/<object_id>/do/<action_name>/"
     yield Page(
-        pattern, doing(row, action.name), needed, needed, posted=done, fields=form_of(action), to_see=view
+        pattern,
+        action_url(row, action.name),
+        needed,
+        needed,
+        posted=done,
+        fields=form_of(action),
+        to_see=view,
     )
     chosen = {"action": action.name, "_selected_action": str(row.pk), **form_of(action)}
     yield Page(
         f"/admin/{app}/{name}/",
-        listing(row),
+        list_url(row),
         view,
         needed,
         posted=(OK, REDIRECT),

@@ -20,8 +20,8 @@ from tests.gateway_site.console.factories import (
     CONFIRMED,
     MODELS,
     SampleRows,
-    doing,
-    listing,
+    action_url,
+    list_url,
     page,
     signed_in,
     someone,
@@ -42,10 +42,10 @@ def test_an_operator_suspends_a_key_and_cannot_grant_credit(samples: SampleRows)
     operator = signed_in(someone(OPERATOR))
     key, organization = samples.customer.key, samples.customer.organization
 
-    assert operator.post(doing(key, "suspend"), {"confirmed": "yes"}).status_code == 302
+    assert operator.post(action_url(key, "suspend"), {"confirmed": "yes"}).status_code == 302
     key.refresh_from_db()
     assert key.suspended_at is not None
-    assert operator.get(doing(organization, "grant_credit")).status_code == 403
+    assert operator.get(action_url(organization, "grant_credit")).status_code == 403
 
 
 def test_every_permission_that_exists_is_decided() -> None:
@@ -108,7 +108,7 @@ def test_the_buttons_are_those_of_the_role(samples: SampleRows) -> None:
         role: [
             name
             for row, name in ((organization, "grant_credit"), (key, "revoke"), (key, "set_limit"))
-            if doing(row, name) in signed_in(someone(role)).get(page(row)).content.decode()
+            if action_url(row, name) in signed_in(someone(role)).get(page(row)).content.decode()
         ]
         for role in roles.ROLES
     }
@@ -123,7 +123,7 @@ def test_the_buttons_are_those_of_the_role(samples: SampleRows) -> None:
 
 def test_the_lists_offer_what_the_role_may_do(samples: SampleRows) -> None:
     def offered(role: str, model: Any) -> set[str]:
-        shown = signed_in(someone(role)).get(listing(model)).content.decode()
+        shown = signed_in(someone(role)).get(list_url(model)).content.decode()
         return set(re.findall(r'<option value="(\w+)"', shown))
 
     assert offered(OWNER, ProjectKey) >= {"rotate", "suspend", "resume", "revoke", "set_limit"}
@@ -138,13 +138,13 @@ def test_an_action_on_a_row_needs_the_permission_to_view_it(samples: SampleRows)
     organization = samples.customer.organization
 
     for action, fields in (("grant_credit", {"usd": "1", "form_id": "f"}), ("set_limit", {"limit": "1"})):
-        assert blind.get(doing(organization, action)).status_code == 403
-        answer = blind.post(doing(organization, action), {**fields, "period": "day", **CONFIRMED})
+        assert blind.get(action_url(organization, action)).status_code == 403
+        answer = blind.post(action_url(organization, action), {**fields, "period": "day", **CONFIRMED})
         assert answer.status_code == 403
 
 
 def test_a_refusal_is_a_page_for_people(samples: SampleRows) -> None:
-    answer = signed_in(someone(READER)).get(doing(samples.customer.key, "revoke"))
+    answer = signed_in(someone(READER)).get(action_url(samples.customer.key, "revoke"))
 
     assert answer.status_code == 403
     assert "Your role does not allow this" in answer.content.decode()
@@ -153,7 +153,7 @@ def test_a_refusal_is_a_page_for_people(samples: SampleRows) -> None:
 def test_someone_without_a_role_sees_nothing(samples: SampleRows) -> None:
     guest = signed_in(samples[User])
 
-    assert guest.get(listing(MODELS[0])).status_code == 403
+    assert guest.get(list_url(MODELS[0])).status_code == 403
 
 
 @pytest.mark.parametrize("role", [OPERATOR, BILLING, READER])
@@ -162,7 +162,7 @@ def test_who_may_not_see_people_sees_no_log_ins_of_theirs(samples: SampleRows, r
     details = {"address": "203.0.113.9"}
     entry = audit.record(Actor.staff(ada), "user.log_in", ada, organization=None, details=details)
     client = signed_in(someone(role))
-    trail = listing(AuditEvent)
+    trail = list_url(AuditEvent)
 
     shown = [client.get(trail), client.get(trail, {"q": "user.log_in"}), client.get(trail, {"q": "ada"})]
 

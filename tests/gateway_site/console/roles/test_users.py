@@ -19,7 +19,7 @@ from gateway_site.console.roles import BILLING, OPERATOR, OWNER, READER
 from organization.audit.trail import Actor
 from organization.models import AuditEvent
 from tests.factories import SOMEONE
-from tests.gateway_site.console.factories import doing, listing, page, signed_in, someone
+from tests.gateway_site.console.factories import action_url, list_url, page, signed_in, someone
 
 pytestmark = pytest.mark.django_db
 YES = {"confirmed": "yes", "asked": "yes"}
@@ -49,7 +49,7 @@ def test_a_new_user_logs_in_with_the_password_shown_once(owner: User) -> None:
     """An owner adds someone, who logs in with the password that was shown once."""
     client = signed_in(owner)
 
-    made = client.post(listing(User, "add"), {"username": "oleg", "role": OPERATOR})
+    made = client.post(list_url(User, "add"), {"username": "oleg", "role": OPERATOR})
 
     oleg = User.objects.get(username="oleg")
     assert (role(oleg), oleg.is_staff, oleg.is_superuser) == (OPERATOR, True, False)
@@ -64,10 +64,10 @@ def test_a_new_user_logs_in_with_the_password_shown_once(owner: User) -> None:
 def test_a_role_is_changed_after_a_look_at_it(owner: User) -> None:
     client, rita = signed_in(owner), someone(READER)
 
-    asked = client.post(doing(rita, "change_role"), {"role": BILLING, "asked": "yes"})
+    asked = client.post(action_url(rita, "change_role"), {"role": BILLING, "asked": "yes"})
     assert role(rita) == READER
     assert "New role" in asked.content.decode()
-    client.post(doing(rita, "change_role"), {"role": BILLING, **YES})
+    client.post(action_url(rita, "change_role"), {"role": BILLING, **YES})
 
     assert role(rita) == BILLING
     told = AuditEvent.objects.get(action="user.change_role").details
@@ -79,9 +79,9 @@ def test_who_is_deactivated_is_out_at_once_and_comes_back(owner: User) -> None:
     session = signed_in(rita)
     assert session.get("/admin/password_change/").status_code == 200
 
-    client.post(doing(rita, "deactivate"), YES)
+    client.post(action_url(rita, "deactivate"), YES)
     assert session.get("/admin/password_change/").status_code == 302
-    client.post(doing(rita, "reactivate"), YES)
+    client.post(action_url(rita, "reactivate"), YES)
 
     assert User.objects.get(pk=rita.pk).is_active
     assert signed_in(rita).get("/admin/password_change/").status_code == 200
@@ -91,7 +91,7 @@ def test_a_reset_password_is_shown_once_and_ends_sessions(owner: User) -> None:
     client, rita = signed_in(owner), someone(READER)
     session = signed_in(rita)
 
-    made = client.post(doing(rita, "reset_password"), YES)
+    made = client.post(action_url(rita, "reset_password"), YES)
 
     answer = Client().post("/admin/login/", {"username": rita.username, "password": secret_on(made)})
     assert answer.status_code == 302
@@ -122,23 +122,23 @@ def test_an_owner_cannot_touch_a_superuser_nor_themselves(owner: User, root: Use
     client = signed_in(owner)
     before = list(User.objects.order_by("pk").values())
 
-    refused = client.post(doing(root, action), {"role": READER, **YES})
-    told = client.post(doing(owner, action), {"role": READER, **YES}, follow=True)
+    refused = client.post(action_url(root, action), {"role": READER, **YES})
+    told = client.post(action_url(owner, action), {"role": READER, **YES}, follow=True)
 
     assert refused.status_code == 403
     assert "about themselves" in told.content.decode()
     assert list(User.objects.order_by("pk").values()) == before
-    assert doing(root, action) not in client.get(page(root)).content.decode()
+    assert action_url(root, action) not in client.get(page(root)).content.decode()
 
 
 def test_only_a_superuser_makes_superusers(owner: User, root: User) -> None:
     rita = someone(READER)
-    refused = signed_in(owner).post(doing(rita, "change_role"), {"role": users.SUPERUSER, **YES})
+    refused = signed_in(owner).post(action_url(rita, "change_role"), {"role": users.SUPERUSER, **YES})
     assert "valid choice" in refused.content.decode()
     assert not User.objects.get(pk=rita.pk).is_superuser
-    assert users.SUPERUSER not in signed_in(owner).get(listing(User, "add")).content.decode()
+    assert users.SUPERUSER not in signed_in(owner).get(list_url(User, "add")).content.decode()
 
-    signed_in(root).post(doing(rita, "change_role"), {"role": users.SUPERUSER, **YES})
+    signed_in(root).post(action_url(rita, "change_role"), {"role": users.SUPERUSER, **YES})
 
     assert User.objects.get(pk=rita.pk).is_superuser
 
@@ -152,9 +152,9 @@ def test_nobody_gives_more_than_they_have(owner: User) -> None:
     clerk = User.objects.get(pk=clerk.pk)
     rita, client = someone(READER), signed_in(clerk)
 
-    client.post(doing(rita, "change_role"), {"role": OWNER, **YES})
-    assert client.post(doing(owner, "reset_password"), YES).status_code == 403
-    client.post(listing(User, "add"), {"username": "puppet", "role": OWNER})
+    client.post(action_url(rita, "change_role"), {"role": OWNER, **YES})
+    assert client.post(action_url(owner, "reset_password"), YES).status_code == 403
+    client.post(list_url(User, "add"), {"username": "puppet", "role": OWNER})
 
     assert role(rita) == READER
     assert not User.objects.filter(username="puppet").exists()
@@ -167,7 +167,7 @@ def test_no_form_can_be_forged(owner: User) -> None:
     forged = {"username": "x", "is_superuser": "on", "groups": "1", "password": "x"}
 
     assert client.post(page(rita), forged).status_code == 403
-    client.post(listing(User, "add"), {**forged, "username": "eve", "role": READER})
+    client.post(list_url(User, "add"), {**forged, "username": "eve", "role": READER})
 
     assert not User.objects.get(username="eve").is_superuser
     assert client.get(f"/admin/auth/user/{rita.pk}/password/").status_code != 200
@@ -178,8 +178,8 @@ def test_no_form_can_be_forged(owner: User) -> None:
 def test_others_do_not_see_people(owner: User) -> None:
     for other in (OPERATOR, BILLING, READER):
         client = signed_in(someone(other))
-        assert client.get(listing(User)).status_code == 403
-        assert client.post(doing(owner, "deactivate"), YES).status_code == 403
+        assert client.get(list_url(User)).status_code == 403
+        assert client.post(action_url(owner, "deactivate"), YES).status_code == 403
     assert User.objects.get(pk=owner.pk).is_active
 
 
@@ -189,7 +189,7 @@ def test_a_list_of_many_takes_as_few_queries(owner: User, django_assert_max_num_
 
     client = signed_in(owner)
     with django_assert_max_num_queries(10):
-        client.get(listing(User))
+        client.get(list_url(User))
 
 
 # --- the command --------------------------------------------------------------------------------------
