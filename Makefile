@@ -2,6 +2,7 @@
 # make test     every check there is, on SQLite and on PostgreSQL
 # make install  the environment alone, in .venv
 # make lint     the checks that run no tests
+# make quick    lint and every test that needs no server, once and on SQLite: what one runs while working
 # make pins     requirements*.txt from pyproject.toml, with uv; PINS_ARGS=--upgrade for new versions
 # make clean    removes what these made; the gateway's own data stays
 
@@ -31,7 +32,7 @@ export LOCAL_EXTRA
 # Where it is set, every start of Python compiles all libraries again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install run test lint pins clean
+.PHONY: install run test quick lint pins clean
 
 install: .venv/installed
 
@@ -41,6 +42,9 @@ run: install
 test: lint
 	$(BIN)/python -m pytest --database=sqlite -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest --database=postgres -n $(PYTEST_WORKERS_POSTGRES) $(PYTEST_ARGS)
+
+quick: lint
+	$(BIN)/python -m pytest --database=sqlite --quick -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 # These read the settings, which would make the data directory of an installation here.
 lint: export GATEWAY_DATA_DIR := $(CURDIR)/.venv/lint

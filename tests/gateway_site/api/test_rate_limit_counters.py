@@ -113,6 +113,7 @@ def log_in(address: str) -> int:
     return answer.status_code
 
 
+@pytest.mark.slow
 def test_bad_keys_from_the_same_network_do_not_end_its_wait_to_log_in(db: None, settings: Any) -> None:
     settings.GATEWAY_TRUSTED_PROXIES = 1
     tried = [log_in("2001:db8::1") for _ in range(settings.GATEWAY_LOGIN_TRIES + 1)]

@@ -58,6 +58,7 @@ def assert_strict(answer: Any, *, scripts: str = "'self' 'unsafe-eval'") -> None
     assert InlineScripts(body.decode()).found == []
 
 
+@pytest.mark.slow
 def test_every_page_of_a_row_and_of_a_list(samples: SampleRows) -> None:
     client = owner()
     for model in MODELS:
@@ -68,6 +69,7 @@ def test_every_page_of_a_row_and_of_a_list(samples: SampleRows) -> None:
         assert_strict(shown)
 
 
+@pytest.mark.slow
 def test_every_page_that_asks_before_it_acts_and_what_it_answers(samples: SampleRows) -> None:
     client = owner()
     for model, action in every_action():

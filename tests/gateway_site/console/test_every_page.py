@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 MOST_QUERIES = 30
 
 
+@pytest.mark.slow
 def test_every_page_of_a_loaded_console_takes_few_queries() -> None:
     console.load(requests=3_000, lines=2_000, projects=5, keys=10)
     client = owner()

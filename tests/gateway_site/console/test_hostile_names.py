@@ -40,6 +40,7 @@ def assert_inert(answer: Any, about: object) -> None:
     assert "//49" not in text, about
 
 
+@pytest.mark.slow
 def test_hostile_names_are_inert_on_every_list_and_page(samples: SampleRows) -> None:
     client = owner()
 
@@ -50,6 +51,7 @@ def test_hostile_names_are_inert_on_every_list_and_page(samples: SampleRows) -> 
     assert_inert(client.get(list_url(ProjectKey), {"q": NAME}), "a search")
 
 
+@pytest.mark.slow
 def test_hostile_names_are_inert_on_every_confirmation_page(samples: SampleRows) -> None:
     client = owner()
 

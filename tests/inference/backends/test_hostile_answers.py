@@ -36,7 +36,8 @@ ANSWERS |= {"flood", "flood_in_chunks"}  # cut at their output bound
 REJECTED = {"refusal_without_end"}
 LATE = {"drip_for_ever", "head_drip_for_ever", "silence_after_words"}
 
-pytestmark = pytest.mark.one_database
+# Its upstream is another process.
+pytestmark = [pytest.mark.one_database, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

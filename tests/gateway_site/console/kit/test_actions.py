@@ -55,6 +55,7 @@ def test_an_action_is_confirmed_and_carried_out_from_a_rows_page(
     assert action_url(key, "revoke") not in console.get(page(key)).content.decode()
 
 
+@pytest.mark.slow
 def test_a_get_of_an_action_changes_nothing_whatever_its_query(console: Client, samples: SampleRows) -> None:
     before = AuditEvent.objects.count()
     for model, action in every_action():
@@ -66,6 +67,7 @@ def test_a_get_of_an_action_changes_nothing_whatever_its_query(console: Client, 
     assert_books_balance()
 
 
+@pytest.mark.slow
 def test_a_post_without_its_token_is_refused(samples: SampleRows) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("ada"))
@@ -208,6 +210,7 @@ def test_an_event_tells_what_was_before_and_leads_to_its_target(console: Client,
     assert page(samples[CatalogModel]) in told
 
 
+@pytest.mark.slow
 @pytest.mark.one_database
 def test_lists_of_thirty_take_as_few_queries_as_lists_of_one(console: Client, samples: SampleRows) -> None:
     few = {model: queries(console, list_url(model)) for model in MODELS}

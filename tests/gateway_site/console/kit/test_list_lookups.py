@@ -136,6 +136,7 @@ def test_filters_and_links_still_narrow(console: Client, samples: SampleRows) ->
         assert answer.context["cl"].has_active_filters or model is CreditGrant, query
 
 
+@pytest.mark.slow
 def test_every_link_to_a_list_that_pages_show_opens(console: Client, samples: SampleRows) -> None:
     seen: set[str] = set()
     for model in MODELS:

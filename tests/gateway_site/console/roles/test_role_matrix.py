@@ -64,6 +64,7 @@ def test_every_url_of_the_console_has_its_row(samples: SampleRows) -> None:
     assert served_patterns() == {page.pattern for page in every_page(samples)} | DOORS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAFF)
 def test_a_visitor_opens_what_their_role_may_see(samples: SampleRows, name: str) -> None:
     client, may = visitor(name)
@@ -78,6 +79,7 @@ def test_a_visitor_opens_what_their_role_may_see(samples: SampleRows, name: str)
     assert wrong == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAFF)
 def test_a_direct_post_does_what_the_role_may_do_and_nothing_else(samples: SampleRows, name: str) -> None:
     client, may = visitor(name)
@@ -104,6 +106,7 @@ def writes(made: CaptureQueriesContext) -> list[str]:
     return [each["sql"][:200] for each in made if WRITES.match(each["sql"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stranger", ["anonymous", "customer"])
 def test_a_stranger_is_sent_to_the_log_in_from_everywhere(samples: SampleRows, stranger: str) -> None:
     client = Client() if stranger == "anonymous" else customer()
