@@ -21,11 +21,11 @@ class Column(NamedTuple):
 
 
 class Nested(NamedTuple):
-    """An object inside of a row that is read: null where `is_there` does not hold."""
+    """An object inside of a row that is read: null where a condition `is_there` does not hold."""
 
     field: str
     columns: tuple[Column, ...]
-    is_there: str
+    is_there: str = ""
 
 
 # --- what is read ------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ RESERVATION = (
     Column("key_id", "r.api_key_id", "uuid"),
     Column("model", "r.model", "text"),
     Column("state", "r.state", "text"),
-    Nested("price", tuple(Column(part.name, f"r.{part.price_column}") for part in PARTS), "true"),
+    Nested("price", tuple(Column(part.name, f"r.{part.price_column}") for part in PARTS)),
     Column("reserved", "r.reserved_nanousd"),
     Column("charged", "r.charged_nanousd"),
     Column("loss", "r.operator_loss_nanousd"),

@@ -20,7 +20,7 @@ from msgspec.json import encode
 
 from billing.ledger.changes import Changes, TouchedReservations
 from billing.ledger.rows import AccountRow, LockedRows, NeededRows, RowsRead, locked_rows
-from billing.ledger.stores import columns, statements
+from billing.ledger.stores import statements
 from billing.ledger.stores.columns import Column
 from gateway_site.database.libpq_pipeline import Pipeline, Reply
 
@@ -33,6 +33,10 @@ class PostgresSyntax:
 
     def stored(self, column: Column) -> str:
         return f"replace({column.sql}::text, '-', '')" if column.type == "uuid" else column.sql
+
+    def select(self, fields: dict[str, str]) -> str:
+        # A row as JSON takes the server less time than json_build_object.
+        return ", ".join(f"{sql} AS {name}" for name, sql in fields.items())
 
     def rows(self, fields: dict[str, str], parameter: str) -> str:
         flat = {name: type_ for name, type_ in fields.items() if "." not in name}
@@ -58,18 +62,17 @@ def _record(fields: dict[str, str]) -> str:
 
 def _all(rows: str) -> str:
     """All the rows of a statement as one JSON value: a list, or null."""
-    return f"SELECT json_agg(json_row) FROM ({rows}) AS every_row"
+    return f"SELECT json_agg(every_row) FROM ({rows}) AS every_row"
 
 
 SYNTAX = PostgresSyntax()
+_ORGANIZATIONS, _KEYS, _PROJECTS, _RESERVATIONS = (f"= ANY(${number}::uuid[])" for number in range(1, 5))
 
 # The lock of everything else, always first and always in this order. A statement of its own: what the next
 # one reads must be read after it. NO KEY, so that a foreign key that points at the row does not wait.
 LOCK_ACCOUNTS = _all(
-    f"""
-SELECT {statements.json_row(SYNTAX, columns.ACCOUNT)} AS json_row
-FROM billing_account WHERE organization_id = ANY($1::uuid[]) ORDER BY organization_id FOR NO KEY UPDATE
-"""
+    statements.read_accounts(SYNTAX, organizations=_ORGANIZATIONS)
+    + " ORDER BY billing_account.organization_id FOR NO KEY UPDATE"
 )
 LOCK_ACCOUNTS_NOW = LOCK_ACCOUNTS.replace("FOR NO KEY UPDATE", "FOR NO KEY UPDATE NOWAIT")
 CREATE_ACCOUNTS = """
@@ -77,17 +80,20 @@ INSERT INTO billing_account (organization_id, granted_nanousd, held_nanousd, set
 SELECT id, 0, 0, 0 FROM organization_organization WHERE id = ANY($1::uuid[]) ORDER BY id
 ON CONFLICT DO NOTHING
 """
-_ORGANIZATIONS, _KEYS, _PROJECTS, _RESERVATIONS = (f"= ANY(${number}::uuid[])" for number in range(1, 5))
 # SHARE, so that a revocation or an archive waits for the batch, and nothing is admitted after it returned.
-_SHARED = "ORDER BY id FOR SHARE"
+# Ordered by the column, which an `id` alone is not: that is the text it is read as.
+READ_PROJECTS = (
+    f"{statements.read_projects(SYNTAX, projects=_PROJECTS)} ORDER BY organization_project.id FOR SHARE"
+)
+READ_KEYS = f"{statements.read_keys(SYNTAX, keys=_KEYS)} ORDER BY organization_projectkey.id FOR SHARE"
 # The clock after the account's lock, so that waiting for it does not make the time stale.
 READ = f"""
 SELECT json_build_object(
     'now', clock_timestamp(),
     'caps', ({_all(statements.read_caps(SYNTAX, organizations=_ORGANIZATIONS, now="now()"))}),
     'meters', ({_all(statements.read_meters(SYNTAX, keys=_KEYS))}),
-    'projects', ({_all(f"{statements.read_projects(SYNTAX, projects=_PROJECTS)} {_SHARED}")}),
-    'keys', ({_all(f"{statements.read_keys(SYNTAX, keys=_KEYS)} {_SHARED}")}),
+    'projects', ({_all(READ_PROJECTS)}),
+    'keys', ({_all(READ_KEYS)}),
     'reservations', ({_all(statements.read_reservations(SYNTAX, reservations=_RESERVATIONS))})
 )::text
 """

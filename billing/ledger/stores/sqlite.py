@@ -20,7 +20,7 @@ from msgspec.json import encode
 
 from billing.ledger.changes import Changes, TouchedReservations
 from billing.ledger.rows import AccountRow, LockedRows, NeededRows, RowsRead, locked_rows
-from billing.ledger.stores import columns, statements
+from billing.ledger.stores import statements
 from billing.ledger.stores.columns import Column
 
 
@@ -36,6 +36,10 @@ class SqliteSyntax:
         if column.type == "bool":
             return f"json(CASE WHEN {column.sql} THEN 'true' ELSE 'false' END)"
         return column.sql
+
+    def select(self, fields: dict[str, str]) -> str:
+        pairs = (f"'{name}', {sql}" for name, sql in fields.items())
+        return f"json_object({', '.join(pairs)}) AS json_row"
 
     def rows(self, fields: dict[str, str], parameter: str) -> str:
         taken = (f"{_extracted(path, fields[path])} AS {path.replace('.', '_')}" for path in fields)
@@ -64,13 +68,9 @@ CREATE_ACCOUNTS = f"""
 INSERT OR IGNORE INTO billing_account (organization_id, granted_nanousd, held_nanousd, settled_nanousd)
 SELECT id, 0, 0, 0 FROM organization_organization WHERE id {_in(":organizations")}
 """
-READ_ACCOUNTS = f"""
-SELECT {statements.json_row(SYNTAX, columns.ACCOUNT)} AS json_row
-FROM billing_account WHERE organization_id {_in(":organizations")}
-"""
 # One statement: each gives up the interpreter's lock, which a busy event loop is slow to return.
 READ = f"""
-SELECT ({_all(READ_ACCOUNTS)}), json_object(
+SELECT ({_all(statements.read_accounts(SYNTAX, organizations=_in(":organizations")))}), json_object(
     'now', :now || '+00:00',
     'caps', ({_all(statements.read_caps(SYNTAX, organizations=_in(":organizations"), now=":now"))}),
     'meters', ({_all(statements.read_meters(SYNTAX, keys=_in(":keys")))}),

@@ -27,51 +27,62 @@ class SqlSyntax(Protocol):
         """A column's value as the row's struct reads it from JSON."""
         ...
 
+    def select(self, fields: dict[str, str]) -> str:
+        """The select list that gives a row these fields, each from its SQL."""
+        ...
+
     def rows(self, fields: dict[str, str], parameter: str) -> str:
         """The table `d` of the rows in a parameter: a column for each field (price.prompt: price_prompt)."""
         ...
 
 
-def json_row(syntax: SqlSyntax, fields: tuple[Column | Nested, ...], *others: str) -> str:
-    """One JSON object with the fields of a row, and others that are SQL already."""
-    pairs = [f"'{each.field}', {_value(syntax, each)}" for each in fields]
-    return f"{syntax.json_object}({', '.join([*pairs, *others])})"
+def row(syntax: SqlSyntax, fields: tuple[Column | Nested, ...], **others: str) -> str:
+    """The select list of a row: its fields, and others that are SQL already."""
+    return syntax.select({**{each.field: _value(syntax, each) for each in fields}, **others})
 
 
 def _value(syntax: SqlSyntax, each: Column | Nested) -> str:
     if isinstance(each, Column):
         return syntax.stored(each)
-    return f"CASE WHEN {each.is_there} THEN {json_row(syntax, each.columns)} END"
+    value = _json_object(syntax, each.columns)
+    return f"CASE WHEN {each.is_there} THEN {value} END" if each.is_there else value
+
+
+def _json_object(syntax: SqlSyntax, fields: tuple[Column, ...]) -> str:
+    pairs = (f"'{each.field}', {syntax.stored(each)}" for each in fields)
+    return f"{syntax.json_object}({', '.join(pairs)})"
 
 
 # --- what a batch reads ------------------------------------------------------------------------------
 
 
+def read_accounts(syntax: SqlSyntax, *, organizations: str) -> str:
+    fields = row(syntax, columns.ACCOUNT)
+    return f"SELECT {fields} FROM billing_account WHERE organization_id {organizations}"
+
+
 def read_caps(syntax: SqlSyntax, *, organizations: str, now: str) -> str:
-    counted = f"""(SELECT {syntax.json_array}({json_row(syntax, columns.PERIOD)}) FROM billing_capperiod p
+    counted = f"""(SELECT {syntax.json_array}({_json_object(syntax, columns.PERIOD)}) FROM billing_capperiod p
         WHERE p.cap_id = c.id AND (p.ends_at IS NULL OR p.ends_at > {now}))"""
-    row = json_row(syntax, columns.CAP, f"'counted', {counted}")
-    return f"SELECT {row} AS json_row FROM billing_spendingcap c WHERE c.organization_id {organizations}"
+    fields = row(syntax, columns.CAP, counted=counted)
+    return f"SELECT {fields} FROM billing_spendingcap c WHERE c.organization_id {organizations}"
 
 
 def read_meters(syntax: SqlSyntax, *, keys: str) -> str:
-    row = json_row(syntax, columns.METER)
-    return f"SELECT {row} AS json_row FROM billing_keymeter m WHERE m.api_key_id {keys}"
+    return f"SELECT {row(syntax, columns.METER)} FROM billing_keymeter m WHERE m.api_key_id {keys}"
 
 
 def read_projects(syntax: SqlSyntax, *, projects: str) -> str:
-    row = json_row(syntax, columns.PROJECT)
-    return f"SELECT {row} AS json_row FROM organization_project WHERE id {projects}"
+    return f"SELECT {row(syntax, columns.PROJECT)} FROM organization_project WHERE id {projects}"
 
 
 def read_keys(syntax: SqlSyntax, *, keys: str) -> str:
-    row = json_row(syntax, columns.KEY)
-    return f"SELECT {row} AS json_row FROM organization_projectkey WHERE id {keys}"
+    return f"SELECT {row(syntax, columns.KEY)} FROM organization_projectkey WHERE id {keys}"
 
 
 def read_reservations(syntax: SqlSyntax, *, reservations: str) -> str:
     return f"""
-SELECT {json_row(syntax, columns.RESERVATION)} AS json_row
+SELECT {row(syntax, columns.RESERVATION)}
 FROM billing_reservation r LEFT JOIN billing_keymeter m ON m.api_key_id = r.api_key_id
 WHERE r.id {reservations}"""
 
