@@ -92,7 +92,7 @@ def test_a_stale_revision_conflicts_and_changes_nothing(api: ApiClient, policy: 
 
 
 @pytest.mark.parametrize("revision", [0, -1, 2147483648, 10**29, True, "1", 1.5, 1e300, None, [1]])
-def test_a_revision_that_is_none_is_refused(api: ApiClient, policy: Policy, revision: Any) -> None:
+def test_a_revision_that_cannot_exist_is_refused(api: ApiClient, policy: Policy, revision: Any) -> None:
     assert_error(patch(api, policy, revision=revision, name="x"), 400, param="revision")
     assert_error(patch(api, policy, name="x"), 400, param="revision")
 

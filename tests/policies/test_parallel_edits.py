@@ -35,7 +35,7 @@ def send(
     return answer.status, found
 
 
-def test_one_is_carried_out_and_the_others_conflict(
+def test_one_of_parallel_edits_is_carried_out_and_the_others_conflict(
     process_environment: dict[str, str], acme: Organization
 ) -> None:
     key = make_admin_key(acme).value

@@ -38,49 +38,49 @@ from tests.inference.backends.upstreams.faulty.server import (
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 
 
-def tell_at(url: str, timeouts: Timeouts = HASTY, resolver: GuardedResolver | None = None) -> Collected:
+def collect_at(url: str, timeouts: Timeouts = HASTY, resolver: GuardedResolver | None = None) -> Collected:
     async def run() -> Collected:
-        told = Collected()
+        collected = Collected()
         async with Client(timeouts, resolver) as client:
             backend = OpenAIBackend(client, name="nowhere", base_url=parse_base_url(url))
-            await collect_into(told, backend, "ok", hello())
-        return told
+            await collect_into(collected, backend, "ok", hello())
+        return collected
 
     return asyncio.run(run())
 
 
 @BOTH
 def test_it_works(kind: Any) -> None:
-    told = collect(kind, "ok")
+    collected = collect(kind, "ok")
 
-    assert told.text == "Hello wörld, this is"
-    assert told.reasons == ["stop"]
-    assert told.usage is not None
-    assert (told.usage.prompt_tokens, told.usage.completion_tokens) == (11, 5)
-    assert told.error is None
-    assert told.dispatches == 1
+    assert collected.text == "Hello wörld, this is"
+    assert collected.reasons == ["stop"]
+    assert collected.usage is not None
+    assert (collected.usage.prompt_tokens, collected.usage.completion_tokens) == (11, 5)
+    assert collected.error is None
+    assert collected.dispatches == 1
 
 
 # --- Never sent -------------------------------------------------------------------------------------
 
 
-def assert_never_dispatched(told: Collected) -> None:
-    assert type(told.error) is BackendUnreachable
-    assert told.error.is_free
-    assert told.dispatches == 0
+def assert_never_dispatched(collected: Collected) -> None:
+    assert type(collected.error) is BackendUnreachable
+    assert collected.error.is_free
+    assert collected.dispatches == 0
 
 
 def test_a_refused_connection_was_never_dispatched() -> None:
-    assert_never_dispatched(tell_at(f"http://127.0.0.1:{free_port()}/v1"))
+    assert_never_dispatched(collect_at(f"http://127.0.0.1:{free_port()}/v1"))
 
 
 def test_an_unknown_name_was_never_dispatched() -> None:
-    assert_never_dispatched(tell_at("http://no-such-host.invalid/v1"))
+    assert_never_dispatched(collect_at("http://no-such-host.invalid/v1"))
 
 
 def test_a_failed_handshake_was_never_dispatched() -> None:
     with upstream_in_thread() as upstream:
-        assert_never_dispatched(tell_at(f"https://127.0.0.1:{upstream.port}/v1"))
+        assert_never_dispatched(collect_at(f"https://127.0.0.1:{upstream.port}/v1"))
 
 
 def test_a_connection_that_does_not_come_up_in_time_was_never_dispatched() -> None:
@@ -92,15 +92,15 @@ def test_a_connection_that_does_not_come_up_in_time_was_never_dispatched() -> No
             waiting.setblocking(False)
             waiting.connect_ex(listener.getsockname())
 
-        told = tell_at(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", Timeouts(connect=0.3))
+        collected = collect_at(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", Timeouts(connect=0.3))
 
-    assert_never_dispatched(told)
+    assert_never_dispatched(collected)
 
 
 def test_a_name_that_means_a_refused_address_by_now_was_never_dispatched() -> None:
     resolver = GuardedResolver(FakeResolver("169.254.169.254"))
 
-    assert_never_dispatched(tell_at("http://rebinding.example/v1", resolver=resolver))
+    assert_never_dispatched(collect_at("http://rebinding.example/v1", resolver=resolver))
 
 
 def test_a_dispatch_that_is_refused_sends_nothing() -> None:
@@ -122,25 +122,25 @@ def test_a_dispatch_that_is_refused_sends_nothing() -> None:
 
 def test_a_connection_lost_while_the_dispatch_is_marked_is_free() -> None:
     async def run() -> Collected:
-        told = Collected()
+        collected = Collected()
         async with FaultyUpstream() as upstream, Client(HASTY) as client:
             backend = openai_backend(client, upstream)
 
             async def hang_up_meanwhile() -> None:
-                told.dispatches += 1
+                collected.dispatches += 1
                 await upstream.__aexit__()
                 await asyncio.sleep(0.05)
 
             try:
                 await anext(backend.generate(hello(), model="ok", dispatch=hang_up_meanwhile))
             except BackendUnreachable as exc:
-                told.error = exc
-        return told
+                collected.error = exc
+        return collected
 
-    told = asyncio.run(run())
+    collected = asyncio.run(run())
 
-    assert told.error is not None
-    assert told.error.is_free
+    assert collected.error is not None
+    assert collected.error.is_free
 
 
 # --- Closed in time ---------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_a_connection_lost_while_the_dispatch_is_marked_is_free() -> None:
 @BOTH
 @pytest.mark.parametrize("way", ["aclose", "cancel"])
 @pytest.mark.parametrize("model", ["drip", "hang_midstream", "endless"])
-def test_leaving_midstream_closes_upstream_within_a_second(kind: Any, way: Any, model: Any) -> None:
+def test_a_disconnect_midstream_closes_upstream_within_a_second(kind: Any, way: Any, model: Any) -> None:
     async def run() -> float:
         async with FaultyUpstream() as upstream, Client() as client:
             backend = MAKERS[kind](client, upstream)
@@ -202,7 +202,7 @@ def test_a_fault_closes_upstream_too(model: Any) -> None:
     assert asyncio.run(run()) < 1
 
 
-def test_a_reader_that_pauses_makes_upstream_pause() -> None:
+def test_backpressure_of_a_paused_reader_reaches_upstream() -> None:
     async def run() -> int:
         async with FaultyUpstream() as upstream, Client() as client:
             events = openai_backend(client, upstream).generate(
@@ -223,9 +223,9 @@ def test_a_reader_that_pauses_makes_upstream_pause() -> None:
 def test_a_silence_after_the_headers_has_its_own_limit() -> None:
     started = time.monotonic()
 
-    told = collect("openai", "hang_after_headers", timeouts=Timeouts(first_byte=30, between_bytes=0.2))
+    collected = collect("openai", "hang_after_headers", timeouts=Timeouts(first_byte=30, between_bytes=0.2))
 
-    assert isinstance(told.error, DeadlineExceeded)
+    assert isinstance(collected.error, DeadlineExceeded)
     assert time.monotonic() - started < 5
 
 
@@ -316,11 +316,11 @@ def test_many_streams_at_once_on_one_client() -> None:
     async def run() -> list[str]:
         async with FaultyUpstream() as upstream, Client() as client:
             backend = openai_backend(client, upstream)
-            told = [Collected() for _ in range(100)]
+            collected = [Collected() for _ in range(100)]
             await asyncio.gather(
-                *(collect_into(one, backend, "ok?tokens=20&delay=0.001", hello()) for one in told)
+                *(collect_into(one, backend, "ok?tokens=20&delay=0.001", hello()) for one in collected)
             )
-            return [one.text for one in told]
+            return [one.text for one in collected]
 
     texts = asyncio.run(run())
 

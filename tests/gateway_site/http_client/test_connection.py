@@ -30,11 +30,11 @@ ENDED = b"0\r\n\r\n"
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 PIECES = CHUNKED + b'b;name="v;x"\r\ndata: one\n\n\r\n0B\r\ndata: two\n\n\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\n'
 
-Steps = Callable[[UpstreamConnection, "Wire"], Awaitable[None]]
+Steps = Callable[[UpstreamConnection, "FakeTransport"], Awaitable[None]]
 
 
-class Wire:
-    """A transport that goes nowhere and keeps what it was told."""
+class FakeTransport:
+    """A fake transport, which records what was done with it."""
 
     def __init__(self) -> None:
         self.sent = b""
@@ -65,11 +65,11 @@ class Wire:
 def exchange(steps: Steps, *, keep_alive: bool = True, first_byte: float = 5, between: float = 5) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        connection, wire = UpstreamConnection(loop, Origin(False, "h", 80)), Wire()
-        connection.connection_made(cast(Any, wire))
+        connection, transport = UpstreamConnection(loop, Origin(False, "h", 80)), FakeTransport()
+        connection.connection_made(cast(Any, transport))
         send(connection, keep_alive=keep_alive, first_byte=first_byte, between=between)
         async with asyncio.timeout(10):
-            await steps(connection, wire)
+            await steps(connection, transport)
         connection.abort()
 
     asyncio.run(run())
@@ -89,11 +89,11 @@ async def whole(connection: UpstreamConnection) -> bytes:
     return body
 
 
-def told(*pieces: bytes, ends: bool = False) -> tuple[int, bytes, bool]:
+def response_of(*pieces: bytes, ends: bool = False) -> tuple[int, bytes, bool]:
     """The status, the body and whether another exchange may follow."""
     outcome = (0, b"", False)
 
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         nonlocal outcome
         for piece in pieces:
             connection.data_received(piece)
@@ -106,8 +106,8 @@ def told(*pieces: bytes, ends: bool = False) -> tuple[int, bytes, bool]:
 
 
 def test_it_works() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
-        assert (wire.sent, wire.writes) == (b"HEADBODY", 1)
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
+        assert (transport.sent, transport.writes) == (b"HEADBODY", 1)
         connection.data_received(COUNTED)
 
         assert await connection.head() == 200
@@ -115,7 +115,7 @@ def test_it_works() -> None:
         assert await connection.read() == BODY
         assert await connection.read() == b""
         assert connection.mark_idle()
-        assert not wire.is_aborted
+        assert not transport.is_aborted
 
     exchange(steps)
 
@@ -126,8 +126,8 @@ def test_it_works() -> None:
 @pytest.mark.parametrize("answer", [COUNTED, PIECES, INTERIM + COUNTED, INTERIM + PIECES])
 def test_an_answer_may_be_cut_at_every_byte(answer: Any) -> None:
     for place in range(1, len(answer)):
-        assert told(answer[:place], answer[place:]) == (200, BODY, True), place
-    assert told(*(answer[at : at + 1] for at in range(len(answer)))) == (200, BODY, True)
+        assert response_of(answer[:place], answer[place:]) == (200, BODY, True), place
+    assert response_of(*(answer[at : at + 1] for at in range(len(answer)))) == (200, BODY, True)
 
 
 @given(
@@ -149,13 +149,13 @@ def test_any_body_in_any_chunks_arrives_whole_however_it_is_cut(
 
     pieces = [answer[start:stop] for start, stop in itertools.pairwise(places)]
 
-    assert told(*pieces) == (200, body, True)
+    assert response_of(*pieces) == (200, body, True)
 
 
 @given(st.lists(st.binary(max_size=200), max_size=5), st.booleans())
 def test_no_bytes_make_it_raise_anything_but_its_own_faults(pieces: Any, has_head: Any) -> None:
     with contextlib.suppress(ResponseMalformed, ResponseCut):
-        told(*([CHUNKED] if has_head else []), *pieces, ends=True)
+        response_of(*([CHUNKED] if has_head else []), *pieces, ends=True)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_no_bytes_make_it_raise_anything_but_its_own_faults(pieces: Any, has_hea
 def test_a_body_without_a_length_lasts_until_the_other_side_closes(
     answer: Any, status: Any, body: Any
 ) -> None:
-    assert told(answer, ends=True) == (status, body, False)
+    assert response_of(answer, ends=True) == (status, body, False)
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,12 @@ def test_a_body_without_a_length_lasts_until_the_other_side_closes(
         (OK + b"Connection: x, Close\r\nContent-Length: 0\r\n\r\n", False),
     ],
 )
-def test_what_the_server_says_of_the_connection_holds(answer: Any, can_stay: Any) -> None:
-    assert told(answer)[2] is can_stay
+def test_the_connection_header_of_the_server_decides_keep_alive(answer: Any, can_stay: Any) -> None:
+    assert response_of(answer)[2] is can_stay
 
 
-def test_a_connection_that_was_to_be_closed_does_not_rest() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+def test_a_connection_without_keep_alive_is_not_marked_idle() -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         connection.data_received(COUNTED)
         assert await whole(connection) == BODY
         assert not connection.mark_idle()
@@ -196,14 +196,14 @@ def test_a_connection_that_was_to_be_closed_does_not_rest() -> None:
     exchange(steps, keep_alive=False)
 
 
-def test_bare_line_feeds_are_taken_as_before() -> None:
-    assert told(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nhi") == (200, b"hi", True)
+def test_bare_line_feeds_end_header_lines() -> None:
+    assert response_of(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nhi") == (200, b"hi", True)
 
 
-def test_a_hundred_headers_are_nothing_special() -> None:
+def test_a_hundred_headers_are_accepted() -> None:
     fields = b"".join(b"X-Field-%d: %b\r\n" % (number, b"v" * 200) for number in range(150))
 
-    assert told(OK + fields + b"Content-Length: 2\r\n\r\nhi") == (200, b"hi", True)
+    assert response_of(OK + fields + b"Content-Length: 2\r\n\r\nhi") == (200, b"hi", True)
 
 
 # --- Answers that are not ---------------------------------------------------------------------------
@@ -233,13 +233,13 @@ def test_a_hundred_headers_are_nothing_special() -> None:
         [CHUNKED, b"0\r\n", *([b"T: " + b"y" * 1000 + b"\r\n"] * 70)],
     ],
 )
-def test_what_is_not_an_answer_ends_the_connection(pieces: Any) -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+def test_bytes_that_are_not_a_response_end_the_connection(pieces: Any) -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         for piece in pieces:
             connection.data_received(piece)
         with pytest.raises(ResponseMalformed):
             await whole(connection)
-        assert wire.is_aborted
+        assert transport.is_aborted
         assert not connection.mark_idle()
 
     exchange(steps)
@@ -247,21 +247,21 @@ def test_what_is_not_an_answer_ends_the_connection(pieces: Any) -> None:
 
 @pytest.mark.parametrize("behind", [COUNTED, b"garbage", b"HTTP/1.1 408 Timeout\r\n"])
 @pytest.mark.parametrize("is_apart", [False, True])
-def test_what_comes_behind_an_answer_is_no_part_of_it_and_of_no_other(behind: Any, is_apart: Any) -> None:
+def test_bytes_behind_a_response_belong_to_no_response(behind: Any, is_apart: Any) -> None:
     pieces = [COUNTED, behind] if is_apart else [COUNTED + behind]
 
-    assert told(*pieces) == (200, BODY, False)
+    assert response_of(*pieces) == (200, BODY, False)
 
 
-def test_what_comes_while_nobody_asked_ends_the_connection() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+def test_bytes_on_an_idle_connection_close_it() -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         connection.data_received(COUNTED)
         await whole(connection)
         assert connection.mark_idle()
 
         connection.data_received(b"HTTP/1.1 200 OK\r\n")
 
-        assert wire.is_aborted
+        assert transport.is_aborted
         assert not connection.is_open
 
     exchange(steps)
@@ -269,8 +269,8 @@ def test_what_comes_while_nobody_asked_ends_the_connection() -> None:
 
 @pytest.mark.parametrize("place", [len(COUNTED) - 1, len(COUNTED) - len(BODY) + 1])
 @pytest.mark.parametrize("way", ["end", "reset"])
-def test_what_came_before_a_cut_is_read_before_it_is_told(place: Any, way: Any) -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+def test_what_came_before_a_cut_is_read_before_the_error_is_raised(place: Any, way: Any) -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         connection.data_received(COUNTED[:place])
         if way == "end":
             connection.eof_received()
@@ -286,7 +286,7 @@ def test_what_came_before_a_cut_is_read_before_it_is_told(place: Any, way: Any) 
 
 
 def test_a_body_without_a_length_that_is_reset_is_not_whole() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         connection.data_received(OK + b"\r\nhalf")
         connection.connection_lost(ConnectionResetError())
 
@@ -297,7 +297,7 @@ def test_a_body_without_a_length_that_is_reset_is_not_whole() -> None:
 
 
 def test_an_answer_before_the_request_is_sent_leaves_no_connection_to_reuse() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         connection.pause_writing()
         connection.data_received(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
 
@@ -311,37 +311,37 @@ def test_an_answer_before_the_request_is_sent_leaves_no_connection_to_reuse() ->
 # --- Waiting and memory -----------------------------------------------------------------------------
 
 
-def test_a_slow_reader_stops_the_reading_and_what_is_kept_is_bounded() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+def test_backpressure_pauses_reading_and_bounds_the_buffer() -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         connection.data_received(CHUNKED)
         piece = b"2000\r\n" + b"x" * 8192 + b"\r\n"
         taken = 0
-        while not wire.is_paused:
+        while not transport.is_paused:
             connection.data_received(piece)
             taken += 8192
         assert READ_BUFFER_BYTES - 8192 <= taken <= READ_BUFFER_BYTES + 8192
 
         assert len(await connection.read()) == taken
-        assert not wire.is_paused
+        assert not transport.is_paused
 
     exchange(steps)
 
 
-def test_a_connection_that_was_paused_at_the_end_rests_unpaused() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+def test_a_connection_paused_at_the_end_is_idle_and_reads_again() -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         size = 2 * READ_BUFFER_BYTES
         connection.data_received(OK + b"Content-Length: %d\r\n\r\n" % size + b"x" * size)
-        assert wire.is_paused
+        assert transport.is_paused
 
         assert connection.mark_idle()
 
-        assert not wire.is_paused
+        assert not transport.is_paused
 
     exchange(steps)
 
 
 def test_the_wait_for_an_answer_begins_with_the_last_byte_sent() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         connection.pause_writing()
         waiting = asyncio.ensure_future(connection.head())
         await asyncio.sleep(0.15)
@@ -352,13 +352,13 @@ def test_the_wait_for_an_answer_begins_with_the_last_byte_sent() -> None:
 
         with pytest.raises(TimeoutError):
             await waiting
-        assert wire.is_aborted
+        assert transport.is_aborted
 
     exchange(steps, first_byte=0.1)
 
 
 def test_each_silence_is_measured_by_itself_with_one_timer(monkeypatch: Any) -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         loop = asyncio.get_running_loop()
         call_at = loop.call_at
         timers: list[float] = []
@@ -381,8 +381,8 @@ def test_each_silence_is_measured_by_itself_with_one_timer(monkeypatch: Any) -> 
     exchange(steps, between=0.2)
 
 
-def test_an_answer_in_a_hurry_is_given_up_sooner() -> None:
-    async def steps(connection: UpstreamConnection, wire: Wire) -> None:
+def test_a_shortened_deadline_ends_the_exchange_sooner() -> None:
+    async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         loop = asyncio.get_running_loop()
         connection.data_received(CHUNKED)
         loop.call_soon(connection.data_received, b"1\r\nx\r\n")

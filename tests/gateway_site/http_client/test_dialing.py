@@ -15,7 +15,7 @@ from tests.gateway_site.http_client.helpers import HASTY, FakeResolver, ask
 from tests.gateway_site.http_client.raw_server import RawServer
 
 
-def test_a_name_is_looked_up_once_for_all_who_ask_within_some_seconds(run: Any, monkeypatch: Any) -> None:
+def test_a_name_is_looked_up_once_within_its_cache_time(run: Any, monkeypatch: Any) -> None:
     names = FakeResolver("127.0.0.1")
 
     async def main() -> None:
@@ -32,7 +32,7 @@ def test_a_name_is_looked_up_once_for_all_who_ask_within_some_seconds(run: Any, 
     run(main)
 
 
-def test_who_leaves_a_look_up_does_not_end_it_for_the_others(run: Any) -> None:
+def test_a_cancelled_look_up_goes_on_for_the_others(run: Any) -> None:
     async def main() -> None:
         async with RawServer() as server, Client(HASTY, GuardedResolver(FakeResolver("127.0.0.1"))) as client:
             url = f"http://backend.example:{server.port}"

@@ -26,7 +26,7 @@ def test_it_works(run: Any) -> None:
     assert run(main) == [5]
 
 
-def test_the_one_that_rested_least_is_taken_first(run: Any) -> None:
+def test_the_connection_idle_for_the_shortest_time_is_taken_first(run: Any) -> None:
     async def main() -> list[int]:
         async with RawServer() as server, Client(HASTY) as client:
             await asyncio.gather(*(ask(client, server.url) for _ in range(3)))
@@ -37,7 +37,7 @@ def test_the_one_that_rested_least_is_taken_first(run: Any) -> None:
     assert run(main) == [1, 1, 5]
 
 
-def test_another_origin_has_its_own(run: Any) -> None:
+def test_each_origin_has_its_own_idle_connections(run: Any) -> None:
     async def main() -> tuple[list[int], list[int]]:
         async with RawServer() as one, RawServer() as other, Client(HASTY) as client:
             for server in (one, other, one):
@@ -47,7 +47,7 @@ def test_another_origin_has_its_own(run: Any) -> None:
     assert run(main) == ([2], [1])
 
 
-def test_connection_close_is_kept_by_our_side_too(run: Any) -> None:
+def test_our_own_connection_close_is_obeyed(run: Any) -> None:
     async def main() -> list[int]:
         async with RawServer() as server, Client(HASTY) as client:
             for _ in range(3):
@@ -57,7 +57,7 @@ def test_connection_close_is_kept_by_our_side_too(run: Any) -> None:
     assert run(main) == [1, 1, 1]
 
 
-def test_one_that_rested_too_long_is_closed_and_not_used(run: Any, monkeypatch: Any) -> None:
+def test_a_connection_idle_past_its_keep_alive_is_closed_and_not_used(run: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(http, "KEEP_ALIVE_SECONDS", 0.1)
 
     async def main() -> list[int]:
@@ -78,7 +78,7 @@ async def answer_one(peer: Peer) -> None:
     await peer.say(WHOLE)
 
 
-def test_one_that_the_server_closed_is_not_used(run: Any) -> None:
+def test_an_idle_connection_that_the_server_closed_is_not_used(run: Any) -> None:
     async def main() -> list[int]:
         standing = []
 
@@ -96,7 +96,7 @@ def test_one_that_the_server_closed_is_not_used(run: Any) -> None:
     assert run(main) == [1, 1, 1]
 
 
-def test_one_that_the_server_closes_while_the_dispatch_is_marked_is_replaced(run: Any) -> None:
+def test_a_connection_that_the_server_closes_while_the_dispatch_is_marked_is_replaced(run: Any) -> None:
     async def main() -> tuple[list[int], int]:
         dispatches = 0
 
@@ -132,7 +132,7 @@ def test_a_request_that_was_lost_on_a_kept_connection_is_never_sent_again(run: A
 
 
 @pytest.mark.parametrize("said", [WHOLE, b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"])
-def test_one_on_which_the_server_spoke_unasked_is_not_used(run: Any, said: Any) -> None:
+def test_an_idle_connection_on_which_bytes_arrived_is_not_used(run: Any, said: Any) -> None:
     async def speak_up(peer: Peer) -> None:
         await answer_one(peer)
         await asyncio.sleep(0.02)
@@ -202,7 +202,9 @@ async def _forever() -> None:
     [(fall_silent, _forever, 0), (fall_silent, nothing_to_mark, 1), (say_half, nothing_to_mark, 1)],
     ids=["dispatch", "head", "body"],
 )
-def test_who_leaves_takes_the_connection_along(run: Any, answering: Any, dispatch: Any, sent: Any) -> None:
+def test_cancelling_a_request_closes_its_connection(
+    run: Any, answering: Any, dispatch: Any, sent: Any
+) -> None:
     async def main() -> list[int]:
         async with RawServer(answering) as server, Client(HASTY) as client:
             asking = asyncio.ensure_future(ask(client, server.url, dispatch))
@@ -217,7 +219,7 @@ def test_who_leaves_takes_the_connection_along(run: Any, answering: Any, dispatc
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_who_leaves_before_the_connection_stands_leaves_nothing(run: Any, scheme: Any) -> None:
+def test_a_request_cancelled_while_connecting_leaves_no_connection(run: Any, scheme: Any) -> None:
     async def main() -> None:
         # A full backlog for the one; nobody who would shake hands for the other.
         with socket.socket() as listener:
@@ -253,7 +255,7 @@ def test_an_answer_that_is_closed_twice_gives_its_connection_back_once(run: Any)
     assert run(main) == [1, 2]
 
 
-def test_a_closed_client_keeps_nothing(run: Any) -> None:
+def test_a_closed_client_keeps_no_connection(run: Any) -> None:
     async def main() -> None:
         async with RawServer() as server:
             async with Client(HASTY) as client:

@@ -16,10 +16,10 @@ LINE_ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
 TEXT = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 
 
-def records_of(stream: bytes, cuts: list[int] | None = None) -> list[ServerSentEvent]:
+def events_of(stream: bytes, cuts: list[int] | None = None) -> list[ServerSentEvent]:
     decoder = SseDecoder()
     edges = [0, *sorted(cuts or []), len(stream)]
-    return [record for start, end in itertools.pairwise(edges) for record in decoder.feed(stream[start:end])]
+    return [event for start, end in itertools.pairwise(edges) for event in decoder.feed(stream[start:end])]
 
 
 @st.composite
@@ -41,39 +41,39 @@ def streams(draw: st.DrawFn) -> tuple[bytes, list[ServerSentEvent]]:
 
 
 def test_it_works() -> None:
-    assert records_of(b'data: {"a": 1}\n\ndata: [DONE]\n\n') == [("", b'{"a": 1}'), ("", b"[DONE]")]
+    assert events_of(b'data: {"a": 1}\n\ndata: [DONE]\n\n') == [("", b'{"a": 1}'), ("", b"[DONE]")]
 
 
 @given(streams(), st.data())
-def test_cut_at_any_bytes_it_gives_the_same_records(case: Any, data: Any) -> None:
+def test_chunks_cut_at_any_byte_give_the_same_events(case: Any, data: Any) -> None:
     stream, expected = case
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12))
 
-    assert records_of(stream, cuts) == expected
-    assert records_of(stream, list(range(len(stream)))) == expected
+    assert events_of(stream, cuts) == expected
+    assert events_of(stream, list(range(len(stream)))) == expected
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c"])
 def test_only_cr_and_lf_end_a_line(separator: Any) -> None:
     data = f'{{"text": "a{separator}b"}}'.encode()
 
-    assert records_of(b"data: " + data + b"\n\n") == [("", data)]
+    assert events_of(b"data: " + data + b"\n\n") == [("", data)]
 
 
-def test_a_comment_or_an_event_without_data_is_no_record() -> None:
-    assert records_of(b": ping\n\nevent: ping\n\nretry: 5\n\n\n\n") == []
+def test_a_comment_or_an_event_without_data_is_skipped() -> None:
+    assert events_of(b": ping\n\nevent: ping\n\nretry: 5\n\n\n\n") == []
 
 
-def test_a_record_without_its_blank_line_is_dropped() -> None:
-    assert records_of(b"data: whole\n\ndata: cut") == [("", b"whole")]
+def test_an_event_without_its_blank_line_is_dropped() -> None:
+    assert events_of(b"data: whole\n\ndata: cut") == [("", b"whole")]
 
 
 def test_the_space_after_the_colon_is_optional_and_only_one_is_dropped() -> None:
-    assert records_of(b"data:a\ndata:  b\n\n") == [("", b"a\n b")]
+    assert events_of(b"data:a\ndata:  b\n\n") == [("", b"a\n b")]
 
 
 @pytest.mark.parametrize("chunk", [1, 700, 65536])
-def test_a_record_over_its_bound_is_refused_before_it_is_complete(chunk: Any) -> None:
+def test_an_event_over_its_bound_is_refused_before_it_is_complete(chunk: Any) -> None:
     decoder = SseDecoder(max_event_bytes=100_000)
     for _ in range(100_000 // chunk):
         decoder.feed(b"x" * chunk)
@@ -82,7 +82,7 @@ def test_a_record_over_its_bound_is_refused_before_it_is_complete(chunk: Any) ->
         decoder.feed(b"x" * chunk)
 
 
-def test_a_complete_record_over_its_bound_is_refused() -> None:
+def test_a_complete_event_over_its_bound_is_refused() -> None:
     with pytest.raises(StreamTooLarge):
         SseDecoder(max_event_bytes=100).feed(b"data: " + b"x" * 200 + b"\n\n")
 

@@ -74,12 +74,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("url", "plain"), ALLOWED)
-def test_a_model_server_may_live_there(url: Any, plain: Any) -> None:
+def test_an_address_of_a_model_server_is_accepted(url: Any, plain: Any) -> None:
     assert str(parse_base_url(url)) == plain
 
 
 @pytest.mark.parametrize("url", REFUSED)
-def test_no_backend_may_live_there(url: Any) -> None:
+def test_an_address_that_ssrf_would_use_is_refused(url: Any) -> None:
     with pytest.raises(AddressRefused):
         parse_base_url(url)
 

@@ -81,7 +81,7 @@ def test_it_works(run: Any, tls: Any) -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-def test_who_leaves_takes_the_connection_along(run: Any, tls: Any) -> None:
+def test_cancelling_a_request_closes_its_connection(run: Any, tls: Any) -> None:
     async def say_half(peer: Any) -> None:
         await peer.next_request()
         await peer.say(STREAM)

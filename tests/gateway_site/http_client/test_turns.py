@@ -57,7 +57,7 @@ def test_a_pass_of_the_loop_handles_a_slice_of_one_answer(run: Callable[..., Any
     assert most <= SLICE_BYTES // len(word()) * 3
 
 
-def test_turns_are_given_one_for_each_pass_in_order_and_not_to_who_left() -> None:
+def test_turns_are_given_one_for_each_pass_in_order_and_not_to_cancelled_tasks() -> None:
     async def given() -> list[tuple[int, str]]:
         turns = Turns(asyncio.get_running_loop())
         passes, seen = 0, list[tuple[int, str]]()

@@ -162,7 +162,7 @@ def test_a_monitored_answer_that_breaks_off_is_judged_as_far_as_it_came() -> Non
     assert [text for _, text in judge.asked] == ["half an ans"]
 
 
-def test_a_backend_that_fails_takes_what_was_not_judged_with_it() -> None:
+def test_a_failed_backend_discards_what_was_not_judged() -> None:
     left, error = read(Answer([(0, "unjudged")], failure=BackendFailed()), version())
 
     assert isinstance(error, BackendFailed)
@@ -211,7 +211,7 @@ def test_a_slow_stream_does_not_wait_for_a_full_window(monkeypatch: Any) -> None
     assert transcript.is_due(400)
 
 
-def test_a_reader_who_leaves_stops_the_backend() -> None:
+def test_a_disconnect_stops_the_backend() -> None:
     answer = Answer(pieces(FILLER * 100, 50))
 
     async def run() -> None:
@@ -234,7 +234,7 @@ async def _collect(check: Any, answer: Answer) -> list[Any]:
     return [event async for event in release_after_check(check, answer.events())]
 
 
-def test_nothing_leaves_before_the_request_was_judged() -> None:
+def test_no_event_is_released_before_the_request_was_judged() -> None:
     order: list[str] = []
     answer = Answer([(0, "a"), (0, "b")])
 
@@ -274,7 +274,7 @@ def test_a_request_that_is_refused_stops_a_backend_that_has_said_nothing_yet() -
     assert time.monotonic() - started < 5
 
 
-def test_a_refusal_is_told_rather_than_a_backends_failure() -> None:
+def test_a_refusal_wins_over_a_backends_failure() -> None:
     own = request_policies(version())
     score_cache.clear()
 

@@ -115,7 +115,7 @@ def test_a_request_keeps_what_it_began_with(acme: Organization, project: Project
 QUOTED_AGAIN = f'Does it say "{PHRASE}"?'
 
 
-def test_who_asks_while_a_read_runs_shares_the_next(acme: Organization, monkeypatch: Any) -> None:
+def test_requests_that_come_during_a_read_share_the_next(acme: Organization, monkeypatch: Any) -> None:
     make_published(acme)
     own = PublicationCache()
     reads: list[int] = []
@@ -140,7 +140,7 @@ def test_who_asks_while_a_read_runs_shares_the_next(acme: Organization, monkeypa
     assert len(reads) < 100
 
 
-def test_a_lost_connection_is_replaced_and_a_lost_database_is_told(
+def test_a_lost_connection_is_replaced_and_a_lost_database_is_unavailable(
     acme: Organization, monkeypatch: Any
 ) -> None:
     make_published(acme)

@@ -116,7 +116,7 @@ def test_garbage_from_a_model_refuses_where_it_is_enforced_and_nowhere_else(
     ]
 
 
-def test_a_slow_judge_is_given_up(settings: Any) -> None:
+def test_a_slow_judge_ends_at_the_deadline(settings: Any) -> None:
     settings.GATEWAY_JUDGE_SECONDS = 0.1
     judge = says(0.0, seconds=30)
     started = time.monotonic()
@@ -137,7 +137,7 @@ def test_a_monitoring_policy_records_and_refuses_nothing(judge: FakeJudge) -> No
     assert [(mode, outcome) for mode, outcome, _ in outcomes()] == [("monitoring", expected)]
 
 
-def test_monitoring_is_off_the_path() -> None:
+def test_a_request_does_not_wait_for_monitoring() -> None:
     judge = says(1.0, seconds=0.2)
 
     async def run() -> float:
@@ -181,14 +181,14 @@ def test_a_direction_is_read_by_the_policies_for_it() -> None:
         check(version(direction="request"), text=PHRASE)
 
 
-def test_a_match_is_told_before_what_is_not_known() -> None:
+def test_a_match_is_reported_before_an_inconclusive_policy() -> None:
     judge = FakeJudge(lambda rule, text: 1.0 if "second" in rule else None)
 
     with pytest.raises(PolicyViolation, match="Second"):
         check(version(rule="Is it first?"), version(rule="Is it second?", name="Second"), judge=judge)
 
 
-def test_what_no_judge_can_read_is_not_known() -> None:
+def test_an_unreadable_request_is_inconclusive() -> None:
     with pytest.raises(JudgeUnavailable):
         check(version(), is_readable=False)
     with pytest.raises(PolicyViolation):
@@ -258,7 +258,7 @@ def test_a_text_is_judged_once_by_a_version_and_judge() -> None:
     assert len(noted()) == 6
 
 
-def test_what_was_not_known_is_asked_again() -> None:
+def test_an_inconclusive_score_is_not_cached() -> None:
     policy = version()
     with pytest.raises(JudgeUnavailable):
         check(policy, judge=says(None))

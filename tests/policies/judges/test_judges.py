@@ -67,7 +67,7 @@ def test_the_embedded_judge_finds_the_phrase(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "internal", "only internal", "international onlyness", "hello"])
-def test_and_does_not_find_what_is_not_there(text: str) -> None:
+def test_the_embedded_judge_does_not_find_what_is_not_there(text: str) -> None:
     assert quoted(RULE, text) == 0.0
 
 
@@ -82,7 +82,7 @@ def test_and_does_not_find_what_is_not_there(text: str) -> None:
         ('Is "foo" in the text?', ("foo",)),
     ],
 )
-def test_it_understands_questions_about_a_phrase(rule: str, phrases: tuple[str, ...]) -> None:
+def test_the_embedded_judge_understands_questions_about_a_phrase(rule: str, phrases: tuple[str, ...]) -> None:
     assert phrases_of(rule) == phrases
 
 
@@ -103,13 +103,13 @@ def test_it_understands_questions_about_a_phrase(rule: str, phrases: tuple[str, 
         "?",
     ],
 )
-def test_it_says_so_about_every_other_question(rule: str) -> None:
+def test_the_embedded_judge_is_inconclusive_about_every_other_question(rule: str) -> None:
     with pytest.raises(Inconclusive):
         quoted(rule, "x y")
 
 
 @pytest.mark.parametrize("injection", INJECTIONS)
-def test_a_hundred_orders_do_not_move_it(injection: str) -> None:
+def test_a_hundred_injections_do_not_move_the_embedded_judge(injection: str) -> None:
     assert quoted(RULE, f"This is {PHRASE}. {injection}") == 1.0
     assert quoted(RULE, f"{injection}\nThis is {PHRASE}.") == 1.0
     assert quoted(RULE, injection) == 0.0
@@ -123,7 +123,7 @@ def test_a_model_says_how_likely_yes_is() -> None:
     assert ask(JudgeServer(), "It is not.") == pytest.approx(0.02 / 0.92)
 
 
-def test_it_is_asked_for_one_token_with_its_alternatives() -> None:
+def test_the_model_is_asked_for_one_token_with_its_alternatives() -> None:
     server = JudgeServer()
     text = 'say "hi"\n{"role": "system"} é\u2028'
 
@@ -167,7 +167,7 @@ def test_policies_share_a_prefix_within_an_organization_and_none_across(acme: An
     assert acme.pk.hex not in ours[0]
 
 
-def test_a_hundred_orders_reach_it_as_data_alone() -> None:
+def test_a_hundred_injections_reach_the_model_as_data_alone() -> None:
     server = JudgeServer()
 
     async def work(judge: LogprobJudge) -> list[float]:
@@ -183,7 +183,7 @@ def test_a_hundred_orders_reach_it_as_data_alone() -> None:
     assert len(fixed) == 1
 
 
-def test_the_gullible_server_would_have_told() -> None:
+def test_the_fake_model_would_obey_an_injection_in_the_question() -> None:
     """The same orders in place of the question do move it, so the test above can fail."""
     assert ask(JudgeServer(), PHRASE, rule=f"{INJECTIONS[0]}?") < 0.5
 
@@ -250,7 +250,7 @@ def test_a_judge_that_is_not_there_is_inconclusive_and_keeps_its_key(caplog: Any
     assert SECRET not in caplog.text
 
 
-def test_the_deployment_chooses(settings: Any) -> None:
+def test_the_settings_choose_the_judge(settings: Any) -> None:
     assert isinstance(current_judge(), QuotedJudge)
     settings.GATEWAY_JUDGE_BASE_URL, settings.GATEWAY_JUDGE_MODEL = "http://judge/v1", "guard"
 
@@ -261,7 +261,7 @@ def test_the_deployment_chooses(settings: Any) -> None:
     assert judge is current_judge()
 
 
-def test_a_person_can_ask_whether_it_answers(settings: Any) -> None:
+def test_probe_judge_says_whether_the_judge_answers(settings: Any) -> None:
     assert probe_judge().is_match
     settings.GATEWAY_JUDGE_BASE_URL, settings.GATEWAY_JUDGE_MODEL = "http://127.0.0.1:9/v1", "guard"
 

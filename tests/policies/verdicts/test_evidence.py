@@ -77,7 +77,7 @@ def test_it_works(policy: Policy, cases: Path) -> None:
     assert "6 cases, 0 inconclusive" in table
 
 
-def test_a_csv_says_the_same(policy: Policy, tmp_path: Path, cases: Path) -> None:
+def test_a_csv_of_the_same_cases_has_the_same_outcome(policy: Policy, tmp_path: Path, cases: Path) -> None:
     path = tmp_path / "cases.csv"
     rows = [f'"{case["text"]}",{case.get("expected", "")}' for case in CASES]
     path.write_text("text,expected\n" + "\n".join(rows) + "\n")
