@@ -1,4 +1,4 @@
-"""Policies: yes-or-no questions with a draft, immutable published versions, and what judges said."""
+"""Policies: yes-or-no questions with a draft, immutable published versions, and the verdicts of judges."""
 
 from __future__ import annotations
 

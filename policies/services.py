@@ -116,7 +116,7 @@ def publish_policy(
 
 
 def _swap(policy: Policy, revision: int, **changes: Any) -> bool:
-    """Change the row if its revision is still this one. The row count says who came first."""
+    """Change the row if its revision is still this one. The row count says whether it was."""
     return bool(
         Policy.objects.filter(pk=policy.pk, revision=revision, revision__lt=MAX_REVISION).update(
             **changes, revision=F("revision") + 1, updated_at=timezone.now()

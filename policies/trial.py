@@ -33,7 +33,7 @@ class Trial(Struct, frozen=True):
 
 
 def try_draft(policy: Policy, text: str) -> Trial:
-    """What the judge says of the draft, which nothing else reads. Nothing is recorded."""
+    """The judge's score of a text under the draft. Nothing is recorded."""
     return _run(policy.rule, policy.threshold_if_published, text)
 
 

@@ -1,4 +1,4 @@
-"""The console's pages for policies: doors to the same services as the API."""
+"""The console's pages for policies, which call the same services as the API."""
 
 from __future__ import annotations
 
