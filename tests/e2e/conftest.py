@@ -14,15 +14,15 @@ from organization.models import Project
 from tests.harness.ledger_checks import decide_everything
 from tests.harness.live_server import ROOT
 from tests.harness.workers import first_of_the_workers, run_directory
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 
 SCRIPTS = ROOT / "tests" / "node"
 INSTALL_SECONDS = 120
 
 
 @pytest.fixture
-def gateway(process_environment: dict[str, str], project: Project) -> Iterator[Gateway]:
-    yield Gateway.of(project)
+def customer(process_environment: dict[str, str], project: Project) -> Iterator[ApiCustomer]:
+    yield ApiCustomer.of(project)
     decide_everything()
     assert close_ledger(5) == 0
 

@@ -10,7 +10,7 @@ import pytest
 from organization import services
 from tests.factories import SOMEONE
 from tests.harness.live_server import LiveServer, live_server
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,14 +28,14 @@ def ask(running: LiveServer, value: str) -> tuple[int, str]:
 
 
 def test_a_rotated_key_is_refused_by_both_processes_from_the_next_request_on(
-    process_environment: dict[str, str], gateway: Gateway
+    process_environment: dict[str, str], customer: ApiCustomer
 ) -> None:
-    gateway.simulate("echo")
-    value = gateway.value
+    customer.simulate("echo")
+    value = customer.value
     with live_server(process_environment) as one, live_server(process_environment) as other:
         for _ in range(ROTATIONS):
             assert [ask(server, value)[0] for server in (one, other)] == [200, 200]
 
-            old, value = value, services.rotate_key(key=gateway.key, actor=SOMEONE).value
+            old, value = value, services.rotate_key(key=customer.key, actor=SOMEONE).value
 
             assert [ask(server, old) for server in (one, other)] == [(401, "invalid_api_key")] * 2

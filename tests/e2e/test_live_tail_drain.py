@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway_site.console.clients import owner
 from tests.harness.live_server import LiveServer, live_server
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 WATCHERS = 3
 
@@ -61,12 +61,12 @@ async def farewell_of(socket: aiohttp.ClientWebSocketResponse) -> Any:
 @pytest.mark.one_database
 @pytest.mark.parametrize("server", ["serve", "daphne"])
 def test_live_tail_sockets_are_closed_at_once_by_a_shutdown(
-    gateway: Gateway, process_environment: dict[str, str], server: str
+    customer: ApiCustomer, process_environment: dict[str, str], server: str
 ) -> None:
-    gateway.simulate("echo")
+    customer.simulate("echo")
     cookie = owner().cookies["sessionid"].value
     with live_server(process_environment, server=server) as running:
-        codes, seconds = asyncio.run(watch_until_it_stops(running, cookie, gateway.value))
+        codes, seconds = asyncio.run(watch_until_it_stops(running, cookie, customer.value))
 
         assert running.process.wait(5) is not None
     assert seconds < 10

@@ -17,7 +17,7 @@ from tests.e2e.process_tree import Watched, children_of, command_of, workers_of
 from tests.e2e.streams.reader import SHORT_LEASES, Reader, is_complete
 from tests.e2e.waiting import until
 from tests.harness.live_server import ROOT, LiveServer, free_port, live_server
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 
 STREAMS = 8
 
@@ -36,12 +36,12 @@ def wait_for_workers(running: LiveServer, count: int) -> list[int]:
 
 
 def test_workers_drain_and_end_when_their_parent_is_killed(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
-    gateway.simulate("paced-60x20")
+    customer.simulate("paced-60x20")
 
     async def kill_the_parent(running: LiveServer) -> list[bytes]:
-        reading = await Reader(running, gateway.value, "paced-60x20").start(STREAMS)
+        reading = await Reader(running, customer.value, "paced-60x20").start(STREAMS)
         running.process.kill()
         return await asyncio.gather(*reading)
 
@@ -59,17 +59,17 @@ def test_workers_drain_and_end_when_their_parent_is_killed(
 
 
 def test_a_worker_that_dies_or_hangs_costs_its_own_requests_and_is_replaced(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
-    gateway.simulate("paced-60x20")
+    customer.simulate("paced-60x20")
     # A worker stopped within a transaction keeps SQLite's only lock: there, several are at its mercy.
     blows = [signal.SIGKILL] if connection.vendor == "sqlite" else [signal.SIGKILL, signal.SIGSTOP]
 
     async def strike(running: LiveServer, worker: int, blow: signal.Signals) -> list[bytes]:
-        reading = await Reader(running, gateway.value, "paced-60x20").start(STREAMS)
+        reading = await Reader(running, customer.value, "paced-60x20").start(STREAMS)
         os.kill(worker, blow)
         assert [await health(running) for _ in range(20)] == [200] * 20
-        others = await Reader(running, gateway.value, "paced-60x20").start(2)
+        others = await Reader(running, customer.value, "paced-60x20").start(2)
         assert all(map(is_complete, await asyncio.gather(*others)))
         return [*await asyncio.gather(*reading), *await asyncio.gather(*others)]
 
@@ -88,12 +88,12 @@ def test_a_worker_that_dies_or_hangs_costs_its_own_requests_and_is_replaced(
 
 
 def test_a_server_that_was_frozen_past_its_leases_settles_nothing_twice(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
-    gateway.simulate("paced-60x20")
+    customer.simulate("paced-60x20")
 
     async def freeze(frozen: LiveServer) -> list[bytes]:
-        reading = await Reader(frozen, gateway.value, "paced-60x20").start(STREAMS)
+        reading = await Reader(frozen, customer.value, "paced-60x20").start(STREAMS)
         frozen.process.send_signal(signal.SIGSTOP)
         held = Reservation.objects.filter(state="held")
         await asyncio.to_thread(until, lambda: not held.exists(), 30)

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from organization.models import Project
-from tests.inference.customer import Gateway, gateway_of
+from tests.inference.customer import ApiCustomer, customer_of
 
 
 @pytest.fixture
-def gateway(transactional_db: None, project: Project) -> Iterator[Gateway]:
+def customer(transactional_db: None, project: Project) -> Iterator[ApiCustomer]:
     """Acme's application, with credit."""
-    with gateway_of(project) as made:
+    with customer_of(project) as made:
         yield made
 
 
 @pytest.fixture
-def poor(transactional_db: None, project: Project) -> Iterator[Gateway]:
+def poor(transactional_db: None, project: Project) -> Iterator[ApiCustomer]:
     """Acme's application, before anybody paid."""
-    with gateway_of(project, credit="0") as made:
+    with customer_of(project, credit="0") as made:
         yield made

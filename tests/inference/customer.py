@@ -39,7 +39,7 @@ async def closing_application(scope: Any, receive: Any, send: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Gateway:
+class ApiCustomer:
     """A customer's application as it meets the gateway: its project, its key, its requests."""
 
     project: Project
@@ -47,7 +47,7 @@ class Gateway:
     value: str
 
     @classmethod
-    def of(cls, project: Project, credit: str = CREDIT) -> Gateway:
+    def of(cls, project: Project, credit: str = CREDIT) -> ApiCustomer:
         made = make_project_key(project)
         if credit != "0":
             services.grant_credit(
@@ -102,9 +102,9 @@ class Gateway:
 
 
 @contextmanager
-def gateway_of(project: Project, credit: str = CREDIT) -> Iterator[Gateway]:
+def customer_of(project: Project, credit: str = CREDIT) -> Iterator[ApiCustomer]:
     """The project's application, until all that it noted is written. The books balance."""
-    yield Gateway.of(project, credit)
+    yield ApiCustomer.of(project, credit)
     writer.close(5)
     verdicts.close(5)
     publications.close()

@@ -28,7 +28,7 @@ from tests.e2e.waiting import until
 from tests.harness.live_server import UNLIMITED, LiveServer, live_server
 from tests.inference.backends.upstreams.hostile.server import hostile_upstream
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 CLIENTS = int(os.environ.get("FLOODED_CLIENTS", "40"))
 SECONDS = float(os.environ.get("FLOODED_SECONDS", "1"))
@@ -66,17 +66,17 @@ def serving(environment: dict[str, str]) -> Iterator[LiveServer]:
 
 
 def test_neighbours_go_on_while_backends_flood(
-    gateway: Gateway, process_environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+    customer: ApiCustomer, process_environment: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(process_environment) as running:
-        chat_seconds(running, gateway.value)
+        chat_seconds(running, customer.value)
         before = megabytes(running)
         for behaviour, model in FLOODS:
-            request = request_bytes(gateway, model, max_tokens=90_000)
+            request = request_bytes(customer, model, max_tokens=90_000)
             if behaviour == "whole":
                 request = request.replace(b'"stream": true', b'"stream":false')
             with flooded(running, request, is_reading=behaviour == "reading"):
-                slowest = slowest_chat(running, gateway.value)
+                slowest = slowest_chat(running, customer.value)
             growth = megabytes(running) - before
             with capsys.disabled():
                 print(f"\n{behaviour}, {model}: slowest chat {slowest:.2f} s, {growth:+.0f} MB", end="")  # noqa: T201

@@ -30,7 +30,7 @@ from tests.gateway_site.server.http_corpus import (
     parsed,
 )
 from tests.harness.live_server import ROOT, LiveServer, live_server
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 HEAD_SECONDS, BODY_SECONDS = 1, 2
 SHORT_CLOCKS = {
@@ -63,15 +63,15 @@ def dripped(first: bytes) -> Iterator[bytes]:
         yield b"1"
 
 
-def chat_bytes(gateway: Gateway, model: str, **fields: Any) -> bytes:
+def chat_bytes(customer: ApiCustomer, model: str, **fields: Any) -> bytes:
     body = json.dumps(question(model, **fields)).encode()
-    return chat_head(gateway, len(body)) + body
+    return chat_head(customer, len(body)) + body
 
 
-def chat_head(gateway: Gateway, length: int) -> bytes:
+def chat_head(customer: ApiCustomer, length: int) -> bytes:
     return (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n" % (gateway.value.encode(), length)
+        b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n" % (customer.value.encode(), length)
     )
 
 
@@ -85,28 +85,28 @@ def only_answer(exchanged: Exchange) -> RawAnswer:
 # --- slow clients ------------------------------------------------------------------------------------
 
 
-def says_nothing(port: int, gateway: Gateway) -> None:
+def says_nothing(port: int, customer: ApiCustomer) -> None:
     with connect(port) as connection:
         assert read_to_the_end(connection) == b""
 
 
-def drips_a_head(port: int, gateway: Gateway) -> None:
+def drips_a_head(port: int, customer: ApiCustomer) -> None:
     answer = only_answer(exchange(port, dripped(b"GET /healthz HTTP/1.1\r\nX: ")))
     assert answer.status == 408
     assert answer.headers["connection"] == "close"
 
 
-def stops_within_a_head(port: int, gateway: Gateway) -> None:
+def stops_within_a_head(port: int, customer: ApiCustomer) -> None:
     assert only_answer(exchange(port, iter([b"GET /healthz HTTP/1.1\r\nX: "]))).status == 408
 
 
-def drips_a_body(port: int, gateway: Gateway) -> None:
-    answer = only_answer(exchange(port, dripped(chat_head(gateway, 1000))))
+def drips_a_body(port: int, customer: ApiCustomer) -> None:
+    answer = only_answer(exchange(port, dripped(chat_head(customer, 1000))))
     assert answer.status == 400
     assert f"{BODY_SECONDS} seconds" in json.loads(answer.body)["error"]["message"]
 
 
-def rests_between_two_requests(port: int, gateway: Gateway) -> None:
+def rests_between_two_requests(port: int, customer: ApiCustomer) -> None:
     """Longer than a head may take; then half of the next head."""
     with connect(port) as connection:
         connection.sendall(GET + b"\r\n")
@@ -118,11 +118,11 @@ def rests_between_two_requests(port: int, gateway: Gateway) -> None:
         assert parsed(read_to_the_end(connection)).statuses == [200, 408]
 
 
-def stops_within_a_body(port: int, gateway: Gateway) -> None:
-    assert only_answer(exchange(port, iter([chat_head(gateway, 1000) + b"{"]))).status == 400
+def stops_within_a_body(port: int, customer: ApiCustomer) -> None:
+    assert only_answer(exchange(port, iter([chat_head(customer, 1000) + b"{"]))).status == 400
 
 
-SLOW: list[Callable[[int, Gateway], None]] = [
+SLOW: list[Callable[[int, ApiCustomer], None]] = [
     says_nothing,
     drips_a_head,
     stops_within_a_head,
@@ -153,12 +153,12 @@ def never_reads(port: int) -> socket.socket:
 
 @pytest.mark.one_database
 def test_slow_clients_are_disconnected_by_the_timeout_of_what_is_missing(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
     with live_server(process_environment, settings=SHORT_CLOCKS) as server:
         before = open_sockets(server)
         with never_reads(server.port), ThreadPoolExecutor() as pool:
-            for ended in [pool.submit(client, server.port, gateway) for client in SLOW]:
+            for ended in [pool.submit(client, server.port, customer) for client in SLOW]:
                 ended.result(60)
             until(lambda: open_sockets(server) <= before, 30)
     assert not Reservation.objects.exists()
@@ -171,10 +171,10 @@ BOUND = 5
 
 @pytest.mark.one_database
 def test_silent_connections_make_room_and_busy_ones_do_not(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
-    gateway.simulate("paced-100x25")
-    stream = chat_bytes(gateway, "paced-100x25", stream=True)
+    customer.simulate("paced-100x25")
+    stream = chat_bytes(customer, "paced-100x25", stream=True)
     settings = {"GATEWAY_MAX_CONNECTIONS": str(BOUND)}
     with live_server(process_environment, settings=settings) as server, contextlib.ExitStack() as opened:
         silent = [opened.enter_context(connect(server.port)) for _ in range(3 * BOUND)]
@@ -225,23 +225,23 @@ def test_a_soft_limit_of_open_files_is_raised_and_bounds_connections() -> None:
 
 @pytest.mark.one_database
 def test_bodies_that_are_refused_and_clients_that_disconnect(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
     for model in ("echo", "paced-3000x20"):
-        gateway.simulate(model)
+        customer.simulate(model)
     with live_server(process_environment) as server:
         for check in (
             check_that_urllib_sees_why_its_body_was_refused,
             check_that_a_malformed_chunk_starts_no_generation,
             check_that_a_client_can_leave_with_requests_waiting,
         ):
-            check(server, gateway)
+            check(server, customer)
 
 
-def check_that_urllib_sees_why_its_body_was_refused(server: LiveServer, gateway: Gateway) -> None:
+def check_that_urllib_sees_why_its_body_was_refused(server: LiveServer, customer: ApiCustomer) -> None:
     """It writes the whole body before it reads: one byte too many, and it must still find the answer."""
     body = b" " * (10 * 1024 * 1024 + 1)
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {gateway.value}"}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {customer.value}"}
     request = urllib.request.Request(f"{server.address}/v1/chat/completions", body, headers)  # noqa: S310
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request, timeout=30)  # noqa: S310
@@ -251,9 +251,9 @@ def check_that_urllib_sees_why_its_body_was_refused(server: LiveServer, gateway:
         assert json.loads(answer.read())["error"]["code"] == "request_too_large"
 
 
-def check_that_a_malformed_chunk_starts_no_generation(server: LiveServer, gateway: Gateway) -> None:
+def check_that_a_malformed_chunk_starts_no_generation(server: LiveServer, customer: ApiCustomer) -> None:
     body = json.dumps(question("echo")).encode()
-    head = chat_head(gateway, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    head = chat_head(customer, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     chunk = b"%x\r\n%s\r\n" % (len(body), body)
 
     answer = only_answer(exchange(server.port, iter([head + chunk, b"nonsense\r\n", NEXT])))
@@ -264,9 +264,9 @@ def check_that_a_malformed_chunk_starts_no_generation(server: LiveServer, gatewa
     assert exchange(server.port, iter([head + chunk + b"0\r\n\r\n" + NEXT])).statuses == [200, 200]
 
 
-def check_that_a_client_can_leave_with_requests_waiting(server: LiveServer, gateway: Gateway) -> None:
+def check_that_a_client_can_leave_with_requests_waiting(server: LiveServer, customer: ApiCustomer) -> None:
     """The stream ends, although it is not the latest request of its connection."""
     with connect(server.port) as connection:
-        connection.sendall(chat_bytes(gateway, "paced-3000x20", stream=True) + NEXT)
+        connection.sendall(chat_bytes(customer, "paced-3000x20", stream=True) + NEXT)
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
     until(lambda: not Reservation.objects.filter(state="held").exists(), 20)

@@ -30,7 +30,7 @@ from tests.harness.live_server import UNLIMITED, LiveServer, live_server
 from tests.inference.backends.upstreams.hostile.answers import ATTACKS
 from tests.inference.backends.upstreams.hostile.server import hostile_upstream
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import Gateway, question, records
+from tests.inference.customer import ApiCustomer, question, records
 
 SECONDS = float(os.environ.get("HOSTILE_SECONDS", "5"))
 ATTACKERS = 8
@@ -80,7 +80,7 @@ def _end_of(last: Any) -> str:
 
 
 def test_a_neighbour_goes_on_while_a_backend_attacks(
-    gateway: Gateway, process_environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+    customer: ApiCustomer, process_environment: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with hostile_upstream() as url, live_server(process_environment, settings=SETTINGS) as running:
         # Of a known kind, so that its connections are kept and an answer could reach the wrong request.
@@ -88,11 +88,11 @@ def test_a_neighbour_goes_on_while_a_backend_attacks(
         backend = make_backend("hostile", "openai", **options)
         for name in ATTACKS:
             deploy(make_model(name, **SIZES), backend, name)
-        gateway.simulate("echo")
-        neighbour = Customer(running, gateway.value)
+        customer.simulate("echo")
+        neighbour = Customer(running, customer.value)
         neighbour.ask("echo", stream=False)
         neighbour.slowest, before = 0.0, megabytes(running)
-        attacked, peak = attack(running, gateway.value, neighbour)
+        attacked, peak = attack(running, customer.value, neighbour)
         until(lambda: not Reservation.objects.filter(state="held").exists(), 30)
 
     slowest = max(customer.slowest for customer in attacked)

@@ -19,7 +19,7 @@ from organization.models import Organization, Project
 from tests.e2e.process_memory import megabytes
 from tests.factories import make_admin_key
 from tests.harness.live_server import LiveServer, live_server
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 CHAT, RESPONSES, COUNT = "/v1/chat/completions", "/v1/responses", "/v1/messages/count_tokens"
 POLICIES = "/v1/organization/policies"
@@ -106,13 +106,13 @@ class Innocent:
 
 
 @pytest.fixture
-def rival_gateway(gateway: Gateway, rival_project: Project) -> Gateway:
-    gateway.simulate("echo", context_length=10_000_000)
-    return Gateway.of(rival_project)
+def rival_gateway(customer: ApiCustomer, rival_project: Project) -> ApiCustomer:
+    customer.simulate("echo", context_length=10_000_000)
+    return ApiCustomer.of(rival_project)
 
 
 def test_hostile_bodies_are_refused_while_others_are_served(
-    gateway: Gateway, rival_gateway: Gateway, acme: Organization, process_environment: dict[str, str]
+    customer: ApiCustomer, rival_gateway: ApiCustomer, acme: Organization, process_environment: dict[str, str]
 ) -> None:
     admin = make_admin_key(acme).value
     with live_server(process_environment) as running:
@@ -121,7 +121,7 @@ def test_hostile_bodies_are_refused_while_others_are_served(
         before = innocent.worst_of(20)
         with innocent.asking():
             for name, (path, body) in hostile().items():
-                status, answer = post(running, path, admin if path == POLICIES else gateway.value, body)
+                status, answer = post(running, path, admin if path == POLICIES else customer.value, body)
                 assert status == 400, (name, answer)
                 assert "50000 JSON values" in answer["error"]["message"], (name, answer)
                 assert "GATEWAY_MAX_BODY_NODES" in answer["error"]["message"]
@@ -132,7 +132,7 @@ def test_hostile_bodies_are_refused_while_others_are_served(
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory from /proc")
 def test_memory_does_not_grow_with_refused_bodies(
-    gateway: Gateway, rival_gateway: Gateway, acme: Organization, process_environment: dict[str, str]
+    customer: ApiCustomer, rival_gateway: ApiCustomer, acme: Organization, process_environment: dict[str, str]
 ) -> None:
     admin = make_admin_key(acme).value
     named = (
@@ -140,7 +140,7 @@ def test_memory_does_not_grow_with_refused_bodies(
     )  # within the bound; no fields of ours
     bodies = hostile()
     parts = bodies["many empty parts"][1]
-    sent = [(CHAT, gateway.value, parts), (COUNT, gateway.value, parts), (POLICIES, "nobody's", named)]
+    sent = [(CHAT, customer.value, parts), (COUNT, customer.value, parts), (POLICIES, "nobody's", named)]
     sent += [(POLICIES, admin, named), (POLICIES, admin, bodies["many names"][1])]
     with live_server(process_environment) as running:
         seen = []
@@ -154,7 +154,7 @@ def test_memory_does_not_grow_with_refused_bodies(
 
 
 def test_the_largest_bodies_of_one_customer_do_not_hold_up_another(
-    gateway: Gateway, rival_gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, rival_gateway: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
     """Within every bound, as many as come at once: whoever sends them waits for them, and nobody else."""
     largest = b'{"model":"echo","max_tokens":1,"messages":[' + many(SAID, 9_999) + b"]}"
@@ -165,7 +165,7 @@ def test_the_largest_bodies_of_one_customer_do_not_hold_up_another(
         innocent.worst_of(5)
         before = innocent.worst_of(20)
         with innocent.asking(), ThreadPoolExecutor(len(bodies)) as senders:
-            answers = list(senders.map(lambda body: post(running, CHAT, gateway.value, body), bodies))
+            answers = list(senders.map(lambda body: post(running, CHAT, customer.value, body), bodies))
 
     assert {status for status, _ in answers} == {200}, answers
     assert max(innocent.waits) < max(MOST_SECONDS, MOST_TIMES * before), (before, innocent.waits)

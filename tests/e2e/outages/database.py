@@ -40,16 +40,16 @@ def make() -> dict[str, str]:
     from organization import services
     from tests.factories import SOMEONE, make_admin_key
     from tests.gateway_site.console.clients import owner
-    from tests.inference.customer import Gateway
+    from tests.inference.customer import ApiCustomer
 
     organization, _ = services.create_organization(name="Acme", actor=SOMEONE)
     project, _ = services.create_project(organization=organization, name="Web", actor=SOMEONE)
-    gateway = Gateway.of(project)
-    gateway.simulate("simulator/echo")
-    gateway.simulate("simulator/paced-120x10")
+    customer = ApiCustomer.of(project)
+    customer.simulate("simulator/echo")
+    customer.simulate("simulator/paced-120x10")
     close_ledger(5)
     return {
-        "customer": gateway.value,
+        "customer": customer.value,
         "admin": make_admin_key(organization).value,
         "session": owner().cookies["sessionid"].value,
     }

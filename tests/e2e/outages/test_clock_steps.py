@@ -12,7 +12,7 @@ from billing.prices.bill import cost
 from billing.prices.price import Quantities
 from tests.e2e.streams.reader import SHORT_LEASES, Reader, is_complete
 from tests.harness.live_server import live_server
-from tests.inference.customer import Gateway, records
+from tests.inference.customer import ApiCustomer, records
 from tests.inference.serving.expected_usage import PRICE
 
 STREAMS = 4
@@ -28,14 +28,14 @@ def set_clock(hours: int) -> None:
 
 
 def test_a_step_of_the_clock_ends_no_stream_and_locks_no_key(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
-    gateway.simulate("paced-250x20")
+    customer.simulate("paced-250x20")
     # Each round spends the minute of its clock.
     settings = {**SHORT_LEASES, "GATEWAY_REQUESTS_PER_MINUTE": str(STREAMS)}
 
     async def stream_through(hours: int) -> list[bytes]:
-        reading = await Reader(running, gateway.value, "paced-250x20").start(STREAMS)
+        reading = await Reader(running, customer.value, "paced-250x20").start(STREAMS)
         await asyncio.to_thread(set_clock, hours)
         return await asyncio.gather(*reading)
 

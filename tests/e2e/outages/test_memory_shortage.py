@@ -14,7 +14,7 @@ from billing.models import Reservation
 from tests.e2e.streams.reader import SHORT_LEASES, Reader, is_complete
 from tests.e2e.waiting import until
 from tests.harness.live_server import LiveServer, live_server
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 BODY_BYTES = 8 * 1024 * 1024
 LARGE_REQUESTS = 48
@@ -48,16 +48,16 @@ async def ask_for_much(running: LiveServer, key: str, body: bytes) -> int:
 
 
 def test_large_bodies_are_refused_before_memory_runs_short(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
-    gateway.simulate("echo")
-    gateway.simulate("paced-100x20")
+    customer.simulate("echo")
+    customer.simulate("paced-100x20")
     body = json.dumps(question("echo", "word " * (BODY_BYTES // 5))).encode()
 
     async def exhaust(running: LiveServer, worker: int) -> tuple[list[bytes], list[int]]:
-        reading = await Reader(running, gateway.value, "paced-100x20").start(STREAMS)
+        reading = await Reader(running, customer.value, "paced-100x20").start(STREAMS)
         leave_room(worker, ROOM_BYTES)
-        asking = (ask_for_much(running, gateway.value, body) for _ in range(LARGE_REQUESTS))
+        asking = (ask_for_much(running, customer.value, body) for _ in range(LARGE_REQUESTS))
         large = await asyncio.gather(*asking)
         return await asyncio.gather(*reading), large
 
@@ -67,7 +67,7 @@ def test_large_bodies_are_refused_before_memory_runs_short(
         assert set(large) <= {400, 429, 503}, large
         assert {429, 503} & set(large)
         assert all(map(is_complete, streams))
-        again = asyncio.run(read_one(running, gateway.value))
+        again = asyncio.run(read_one(running, customer.value))
         assert all(map(is_complete, again))
         until(lambda: not Reservation.objects.filter(state="held").exists(), 30)
 

@@ -19,7 +19,7 @@ from tests.factories import make_admin_key
 from tests.harness.live_server import LiveServer, live_server
 from tests.harness.stalling_proxy import StallingProxy
 from tests.harness.valkey import ValkeyServer
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 
 FAILED_KEYS = 3
 # Each waits for a tenth of a second at most. This is for a machine that has other things to do, and is still
@@ -43,10 +43,10 @@ def send(server: LiveServer, path: str, key: str, body: Any = None) -> tuple[int
 
 @pytest.mark.one_database
 def test_requests_are_served_and_counted_while_redis_is_frozen_silent_or_gone(
-    gateway: Gateway, project: Project, process_environment: dict[str, str]
+    customer: ApiCustomer, project: Project, process_environment: dict[str, str]
 ) -> None:
     admin = make_admin_key(project.organization).value
-    gateway.simulate("simulator/echo")
+    customer.simulate("simulator/echo")
     chat = {"model": "simulator/echo", "messages": [{"role": "user", "content": "hello"}]}
     with ValkeyServer() as redis:
         address = urlsplit(redis.url)
@@ -62,9 +62,9 @@ def test_requests_are_served_and_counted_while_redis_is_frozen_silent_or_gone(
             with live_server(process_environment, settings=settings) as server:
 
                 def everything_is_served() -> None:
-                    assert send(server, "/v1/chat/completions", gateway.value, chat)[0] == 200
-                    assert send(server, "/v1/messages/count_tokens", gateway.value, chat)[0] == 200
-                    assert send(server, "/v1/models/simulator/echo", gateway.value)[0] == 200
+                    assert send(server, "/v1/chat/completions", customer.value, chat)[0] == 200
+                    assert send(server, "/v1/messages/count_tokens", customer.value, chat)[0] == 200
+                    assert send(server, "/v1/models/simulator/echo", customer.value)[0] == 200
                     assert send(server, "/v1/organization/admin_api_keys", admin)[0] == 200
 
                 outages: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {

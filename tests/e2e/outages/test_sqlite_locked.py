@@ -17,19 +17,19 @@ from django.db import connection
 from organization.models import Project
 from tests.factories import make_admin_key
 from tests.harness.live_server import live_server
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 # For a machine that has other things to do.
 WITHIN_SECONDS = 6.0
 
 
 def test_what_must_write_is_refused_in_seconds_while_the_file_is_locked(
-    gateway: Gateway, project: Project, process_environment: dict[str, str]
+    customer: ApiCustomer, project: Project, process_environment: dict[str, str]
 ) -> None:
     if connection.vendor != "sqlite":
         pytest.skip("PostgreSQL has no file to lock")
     admin = make_admin_key(project.organization).value
-    gateway.simulate("simulator/echo")
+    customer.simulate("simulator/echo")
     chat = question("simulator/echo")
 
     with live_server(process_environment) as server, ThreadPoolExecutor(3) as threads:
@@ -49,8 +49,8 @@ def test_what_must_write_is_refused_in_seconds_while_the_file_is_locked(
 
         def send_all() -> list[tuple[int, float]]:
             asked = [
-                ("/v1/chat/completions", gateway.value, chat),
-                ("/v1/chat/completions", gateway.value, {**chat, "stream": True}),
+                ("/v1/chat/completions", customer.value, chat),
+                ("/v1/chat/completions", customer.value, {**chat, "stream": True}),
                 (f"/v1/organization/projects/{project.pk}/api_keys", admin, {"name": "new"}),
             ]
             return [each.result() for each in [threads.submit(send, *each) for each in asked]]

@@ -25,7 +25,7 @@ from policies.services import create_policy
 from tests.factories import SOMEONE, make_admin_key
 from tests.harness.documented_routes import document
 from tests.harness.live_server import ROOT, LiveServer, live_server
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 
 pytestmark = pytest.mark.one_database
 
@@ -85,14 +85,14 @@ class Fuzz:
 
 
 @pytest.fixture
-def fuzz(gateway: Gateway, process_environment: dict[str, str], tmp_path: Path) -> Iterator[Fuzz]:
-    gateway.simulate("echo")
-    organization = gateway.project.organization
+def fuzz(customer: ApiCustomer, process_environment: dict[str, str], tmp_path: Path) -> Iterator[Fuzz]:
+    customer.simulate("echo")
+    organization = customer.project.organization
     policy = create_policy(organization=organization, actor=SOMEONE, name="Policy", rule="Is it?")
     # Rows that are there, or nothing but 404 would be seen; and 501 is an answer like others.
     configuration = f"""
 [parameters]
-project_id = "{gateway.project.pk}"
+project_id = "{customer.project.pk}"
 api_key_id = "{make_admin_key(organization).key.pk}"
 policy_id = "{policy.pk}"
 model = "echo"
@@ -107,7 +107,7 @@ include-operation-id = "getCosts"
 checks.positive_data_acceptance.expected-statuses = [200, 400, 404]
 """
     with live_server(process_environment, settings=UNLIMITED) as running:
-        yield Fuzz(running, configuration, gateway.value, make_admin_key(organization).value, tmp_path)
+        yield Fuzz(running, configuration, customer.value, make_admin_key(organization).value, tmp_path)
 
 
 def operations(paths: str) -> set[str]:

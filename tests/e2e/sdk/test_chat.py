@@ -17,7 +17,7 @@ from billing.models import Reservation
 from tests.e2e.waiting import until
 from tests.harness.live_server import LiveServer, live_server
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import COLUMNS, HELLO, Gateway
+from tests.inference.customer import COLUMNS, HELLO, ApiCustomer
 
 MODELS = ("echo", "words", "thinker", "endless", "paced-200x100", "fails-rejected", "fails-busy", "fails-500")
 MESSAGES: Any = [{"role": "user", "content": HELLO}]
@@ -43,16 +43,18 @@ class Recipe(BaseModel):
 
 
 @contextmanager
-def serving(gateway: Gateway, environment: dict[str, str], way: str) -> Iterator[tuple[OpenAI, LiveServer]]:
+def serving(
+    customer: ApiCustomer, environment: dict[str, str], way: str
+) -> Iterator[tuple[OpenAI, LiveServer]]:
     """A server whose models are asked for directly, or through itself as an OpenAI-compatible server."""
     with live_server(environment) as running:
         address = f"{running.address}/v1"
         simulator = make_backend()
-        itself = make_backend("itself", "openai", base_url=address, credential=gateway.value)
+        itself = make_backend("itself", "openai", base_url=address, credential=customer.value)
         for name in MODELS:
             deploy(make_model(f"sim/{name}", **COLUMNS), simulator)
             deploy(make_model(f"via/{name}", **COLUMNS), itself, f"sim/{name}")
-        with OpenAI(base_url=address, api_key=gateway.value, max_retries=0) as client:
+        with OpenAI(base_url=address, api_key=customer.value, max_retries=0) as client:
             yield client, running
 
 
@@ -61,11 +63,13 @@ BOTH_WAYS = pytest.mark.parametrize("way", ["sim", pytest.param("via", marks=pyt
 
 
 @BOTH_WAYS
-def test_a_customer_uses_the_sdk(gateway: Gateway, process_environment: dict[str, str], way: str) -> None:
-    with serving(gateway, process_environment, way) as (client, running):
+def test_a_customer_uses_the_sdk(
+    customer: ApiCustomer, process_environment: dict[str, str], way: str
+) -> None:
+    with serving(customer, process_environment, way) as (client, running):
         for check in CHECKS:
             check(client, way)
-        asyncio.run(check_async(f"{running.address}/v1", gateway.value, way))
+        asyncio.run(check_async(f"{running.address}/v1", customer.value, way))
 
     assert not Reservation.objects.filter(state__in=["held", "unknown"]).exists()
 

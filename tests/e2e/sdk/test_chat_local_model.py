@@ -18,7 +18,7 @@ from gateway_site.quickstart.local_model import LocalModel
 from tests.e2e.waiting import until
 from tests.harness.live_server import free_port, live_server
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 
 pytestmark = [
     pytest.mark.one_database,
@@ -43,7 +43,7 @@ def running_model() -> Iterator[LocalModel]:
 
 
 def test_a_customer_uses_the_sdk(
-    gateway: Gateway, process_environment: dict[str, str], running_model: LocalModel
+    customer: ApiCustomer, process_environment: dict[str, str], running_model: LocalModel
 ) -> None:
     backend = make_backend(
         "local", "openai", base_url=running_model.base_url, options={"server": "llama.cpp"}
@@ -51,7 +51,7 @@ def test_a_customer_uses_the_sdk(
     deploy(make_model(MODEL, **COLUMNS), backend)
     with (
         live_server(process_environment) as running,
-        OpenAI(base_url=f"{running.address}/v1", api_key=gateway.value, max_retries=0) as client,
+        OpenAI(base_url=f"{running.address}/v1", api_key=customer.value, max_retries=0) as client,
     ):
         for check in (
             check_plain,
@@ -64,7 +64,7 @@ def test_a_customer_uses_the_sdk(
             check_cancel,
         ):
             check(client)
-        asyncio.run(check_async(f"{running.address}/v1", gateway.value))
+        asyncio.run(check_async(f"{running.address}/v1", customer.value))
         until(lambda: not Reservation.objects.filter(state="held").exists(), 20)
 
     # Whoever left in the middle: the server was cut off before it counted, and pays for the pieces seen.

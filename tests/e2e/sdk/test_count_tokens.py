@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness.live_server import ROOT, live_server
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 
 pytestmark = pytest.mark.one_database
 
@@ -56,14 +56,14 @@ def run(address: str, key: str, path: Path | None = None) -> dict[str, Any]:
 
 
 def test_customers_of_both_majors_count_the_same(
-    gateway: Gateway, process_environment: dict[str, str], older_sdk: Path, database_vendor: str
+    customer: ApiCustomer, process_environment: dict[str, str], older_sdk: Path, database_vendor: str
 ) -> None:
     if database_vendor != "sqlite":
         pytest.skip("what a client reads is the same on both databases, and is read once")
-    gateway.simulate("echo")
+    customer.simulate("echo")
     with live_server(process_environment) as running:
-        newer = run(running.address, gateway.value)
-        older = run(running.address, gateway.value, older_sdk)
+        newer = run(running.address, customer.value)
+        older = run(running.address, customer.value, older_sdk)
 
     assert newer.pop("version").startswith("2.")
     assert older.pop("version").startswith("1.")

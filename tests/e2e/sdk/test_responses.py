@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from billing.models import Reservation
 from tests.harness.live_server import live_server
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import COLUMNS, HELLO, Gateway
+from tests.inference.customer import COLUMNS, HELLO, ApiCustomer
 
 MODELS = (
     "echo",
@@ -46,25 +46,25 @@ class Recipe(BaseModel):
     minutes: int
 
 
-def test_a_customer_uses_the_sdk(gateway: Gateway, process_environment: dict[str, str]) -> None:
+def test_a_customer_uses_the_sdk(customer: ApiCustomer, process_environment: dict[str, str]) -> None:
     """On the simulator, and through the server itself as an OpenAI-compatible one, which knows chat alone."""
     with live_server(process_environment) as running:
         address = f"{running.address}/v1"
         simulator = make_backend()
-        itself = make_backend("itself", "openai", base_url=address, credential=gateway.value)
+        itself = make_backend("itself", "openai", base_url=address, credential=customer.value)
         for name in MODELS:
             deploy(make_model(f"sim/{name}", **COLUMNS), simulator)
             deploy(make_model(f"via/{name}", **COLUMNS), itself, f"sim/{name}")
         with OpenAI(
-            base_url=address, api_key=gateway.value, max_retries=0, _strict_response_validation=True
+            base_url=address, api_key=customer.value, max_retries=0, _strict_response_validation=True
         ) as client:
             for way in ("sim", "via"):
                 for check in CHECKS:
                     check(client, way)
-        with OpenAI(base_url=address, api_key=gateway.value, max_retries=0) as client:
+        with OpenAI(base_url=address, api_key=customer.value, max_retries=0) as client:
             for check in CHECKS:
                 check(client, "sim")
-        asyncio.run(check_async(address, gateway.value, "via"))
+        asyncio.run(check_async(address, customer.value, "via"))
 
     assert not Reservation.objects.filter(state="held").exists()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness.live_server import live_server
-from tests.inference.customer import HELLO, Gateway
+from tests.inference.customer import HELLO, ApiCustomer
 
 pytestmark = pytest.mark.one_database
 
@@ -20,14 +20,14 @@ MODELS = ("echo", "words", "thinker", "endless", "refusal", "fails-cut-midway")
 
 
 def test_a_customer_uses_the_sdk_for_node(
-    gateway: Gateway, process_environment: dict[str, str], node_home: Path, database_vendor: str
+    customer: ApiCustomer, process_environment: dict[str, str], node_home: Path, database_vendor: str
 ) -> None:
     if database_vendor != "sqlite":
         pytest.skip("what a client reads is the same on both databases, and is read once")
     for name in MODELS:
-        gateway.simulate(name)
+        customer.simulate(name)
     with live_server(process_environment) as running:
-        seen = run(node_home, f"{running.address}/v1", gateway.value)
+        seen = run(node_home, f"{running.address}/v1", customer.value)
 
     assert seen["plain"]["text"] == seen["text"]["final"]["output_text"] == HELLO
     assert seen["plain"]["id"] == f"resp_{seen['plain']['requestID'].replace('-', '')}"

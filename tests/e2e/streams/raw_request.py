@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 
-def request_bytes(gateway: Gateway, model: str, **fields: Any) -> bytes:
+def request_bytes(customer: ApiCustomer, model: str, **fields: Any) -> bytes:
     body = json.dumps(question(model, stream=True, **fields)).encode()
     head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {gateway.value}\r\n"
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {customer.value}\r\n"
     )
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body

@@ -29,7 +29,7 @@ from billing.prices.bill import cost
 from billing.prices.price import Quantities
 from tests.harness.ledger_checks import assert_books_balance
 from tests.harness.live_server import ROOT, free_port
-from tests.inference.customer import Gateway, question, records
+from tests.inference.customer import ApiCustomer, question, records
 from tests.inference.serving.expected_usage import PRICE
 
 KILLS = int(os.environ.get("CHAT_KILLS", "12"))
@@ -114,12 +114,12 @@ async def crash(port: int, process: subprocess.Popen[str], crowd: Crowd) -> None
     await asyncio.gather(*clients)
 
 
-def test_kill_9_loses_nothing(gateway: Gateway, process_environment: dict[str, str]) -> None:
+def test_kill_9_loses_nothing(customer: ApiCustomer, process_environment: dict[str, str]) -> None:
     for name in MODELS:
-        gateway.simulate(name)
+        customer.simulate(name)
     unlimited = {"GATEWAY_REQUESTS_PER_MINUTE": "0", "GATEWAY_CONCURRENCY": "0"}
     with crashing_server({**process_environment, **unlimited}) as (port, process):
-        crowd = Crowd(f"http://127.0.0.1:{port}", gateway.value, seed=KILLS)
+        crowd = Crowd(f"http://127.0.0.1:{port}", customer.value, seed=KILLS)
         asyncio.run(crash(port, process, crowd))
 
     assert crowd.broken >= KILLS

@@ -17,7 +17,7 @@ from tests.e2e.waiting import until
 from tests.harness.live_server import LiveServer, live_server
 from tests.inference.backends.upstreams.faulty.server import Exchange, FaultyUpstream, upstream_in_thread
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import COLUMNS, Gateway
+from tests.inference.customer import COLUMNS, ApiCustomer
 from tests.inference.serving.expected_usage import PRICE, observed, reported
 
 # For every byte: HANG_UP_EVERY=1 python -m pytest tests/e2e/streams/test_disconnect.py
@@ -27,7 +27,9 @@ STEADY = f"cumulative?tokens={WORDS}&delay=0.05"
 
 
 @contextmanager
-def serving(gateway: Gateway, environment: dict[str, str]) -> Iterator[tuple[LiveServer, FaultyUpstream]]:
+def serving(
+    customer: ApiCustomer, environment: dict[str, str]
+) -> Iterator[tuple[LiveServer, FaultyUpstream]]:
     with upstream_in_thread() as upstream, live_server(environment) as running:
         backend = make_backend("faulty", "openai", base_url=f"{upstream.url}/v1")
         for name in (STEADY, *(f"hang_midstream?tokens={words}" for words in range(WORDS))):
@@ -68,19 +70,19 @@ def rows_of(identifiers: list[str]) -> list[Reservation]:
 
 
 def test_a_disconnect_is_charged_what_was_generated(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
-    with serving(gateway, process_environment) as (running, upstream):
-        check_after_every_word(gateway, running, upstream)
-        check_at_any_byte(gateway, running, upstream)
+    with serving(customer, process_environment) as (running, upstream):
+        check_after_every_word(customer, running, upstream)
+        check_at_any_byte(customer, running, upstream)
 
 
-def check_after_every_word(gateway: Gateway, running: LiveServer, upstream: FaultyUpstream) -> None:
+def check_after_every_word(customer: ApiCustomer, running: LiveServer, upstream: FaultyUpstream) -> None:
     # The backend says so many words and falls silent; nothing is on its way when the client leaves.
     async def leave() -> list[str]:
         leaving = [
             read_and_leave(
-                running.port, request_bytes(gateway, f"hang_midstream:tokens={words}"), words_read=words
+                running.port, request_bytes(customer, f"hang_midstream:tokens={words}"), words_read=words
             )
             for words in range(1, WORDS)
         ]
@@ -95,8 +97,8 @@ def check_after_every_word(gateway: Gateway, running: LiveServer, upstream: Faul
     assert_let_go(upstream.exchanges, left_at)
 
 
-def check_at_any_byte(gateway: Gateway, running: LiveServer, upstream: FaultyUpstream) -> None:
-    request = request_bytes(gateway, STEADY.replace("?", ":"))
+def check_at_any_byte(customer: ApiCustomer, running: LiveServer, upstream: FaultyUpstream) -> None:
+    request = request_bytes(customer, STEADY.replace("?", ":"))
     whole = len(b"".join(_read_all(running.port, request)).partition(b"\r\n\r\n")[2])
     del upstream.exchanges[:]
     offsets = range(0, whole, EVERY)

@@ -10,7 +10,7 @@ import pytest
 
 from billing.models import Reservation
 from tests.harness.live_server import LiveServer, live_server
-from tests.inference.customer import Gateway, question, records
+from tests.inference.customer import ApiCustomer, question, records
 
 STREAMS = 20
 
@@ -38,10 +38,12 @@ async def stream_while_it_is_told_to_stop(running: LiveServer, key: str, model: 
         return bodies
 
 
-def test_streams_end_before_the_process_does(gateway: Gateway, process_environment: dict[str, str]) -> None:
-    gateway.simulate("paced-30x20")
+def test_streams_end_before_the_process_does(
+    customer: ApiCustomer, process_environment: dict[str, str]
+) -> None:
+    customer.simulate("paced-30x20")
     with live_server(process_environment) as running:
-        bodies = asyncio.run(stream_while_it_is_told_to_stop(running, gateway.value, "paced-30x20"))
+        bodies = asyncio.run(stream_while_it_is_told_to_stop(running, customer.value, "paced-30x20"))
 
         assert running.process.wait(10) == 0
     for body in bodies:
@@ -51,11 +53,11 @@ def test_streams_end_before_the_process_does(gateway: Gateway, process_environme
 
 
 def test_streams_that_would_take_too_long_are_told_and_settled(
-    gateway: Gateway, process_environment: dict[str, str]
+    customer: ApiCustomer, process_environment: dict[str, str]
 ) -> None:
-    gateway.simulate("paced-600x20")
+    customer.simulate("paced-600x20")
     with live_server(process_environment, settings={"GATEWAY_DRAIN_SECONDS": "1"}) as running:
-        bodies = asyncio.run(stream_while_it_is_told_to_stop(running, gateway.value, "paced-600x20"))
+        bodies = asyncio.run(stream_while_it_is_told_to_stop(running, customer.value, "paced-600x20"))
 
         assert running.process.wait(10) == 0
     for body in bodies:

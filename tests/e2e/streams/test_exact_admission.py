@@ -14,7 +14,7 @@ from organization.models import Organization
 from organization.services import create_project
 from tests.factories import SOMEONE
 from tests.harness.live_server import live_server
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 ASKED, AFFORDABLE = 200, 50
 REQUEST_NANOUSD, TOKEN_NANOUSD = 10_000, 1_000
@@ -42,20 +42,20 @@ async def ask_all(addresses: list[str], key: str, model: str, **fields: Any) -> 
         return Counter(await asyncio.gather(*asking))
 
 
-def with_credit(name: str, nanousd: int) -> Gateway:
+def with_credit(name: str, nanousd: int) -> ApiCustomer:
     organization = Organization.objects.create(name=name)
     project, _ = create_project(organization=organization, name="Web", actor=SOMEONE)
-    return Gateway.of(project, credit=usd(nanousd))
+    return ApiCustomer.of(project, credit=usd(nanousd))
 
 
 def test_exactly_as_many_are_served_as_can_be_paid(
-    process_environment: dict[str, str], gateway: Gateway
+    process_environment: dict[str, str], customer: ApiCustomer
 ) -> None:
     # Each holds what it costs, so that no settlement makes room for another: a price by the request alone,
     # or an answer that is longer than its bound.
     nothing = {"prompt_price_picousd": 0, "completion_price_picousd": 0}
-    gateway.simulate("echo", **{**nothing, "request_price_picousd": REQUEST_NANOUSD * 1_000})
-    gateway.simulate("words", **{**nothing, "completion_price_picousd": TOKEN_NANOUSD * 1_000})
+    customer.simulate("echo", **{**nothing, "request_price_picousd": REQUEST_NANOUSD * 1_000})
+    customer.simulate("words", **{**nothing, "completion_price_picousd": TOKEN_NANOUSD * 1_000})
     plain = with_credit("plain", AFFORDABLE * REQUEST_NANOUSD)
     streaming = with_credit("streaming", AFFORDABLE * REQUEST_NANOUSD)
     several = with_credit("several", AFFORDABLE * 4 * BOUND * TOKEN_NANOUSD)

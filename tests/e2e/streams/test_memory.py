@@ -20,7 +20,7 @@ from tests.e2e.process_memory import megabytes
 from tests.e2e.streams.raw_request import request_bytes
 from tests.e2e.waiting import until
 from tests.harness.live_server import UNLIMITED, LiveServer, live_server
-from tests.inference.customer import Gateway, question
+from tests.inference.customer import ApiCustomer, question
 
 STREAMS = int(os.environ.get("CHAT_STREAMS", "300"))
 WORDS = int(os.environ.get("CHAT_WORDS", "80"))
@@ -55,15 +55,15 @@ async def stream_at_once(running: LiveServer, key: str, model: str, count: int) 
     return seen
 
 
-def test_memory_holds_steady(gateway: Gateway, process_environment: dict[str, str]) -> None:
+def test_memory_holds_steady(customer: ApiCustomer, process_environment: dict[str, str]) -> None:
     steady = f"paced-{WORDS}x20"
-    gateway.simulate(steady)
+    customer.simulate(steady)
     # Some 20 MB for each client, as fast as it goes, if nobody minded.
-    gateway.simulate("paced-100000x0", context_length=200_000, max_output_length=100_000)
+    customer.simulate("paced-100000x0", context_length=200_000, max_output_length=100_000)
     settings = {**UNLIMITED, "GATEWAY_SLOW_READER_SECONDS": "2", "GATEWAY_HEARTBEAT_SECONDS": "1"}
     with live_server(process_environment, settings=settings) as running:
-        seen = asyncio.run(stream_at_once(running, gateway.value, steady, STREAMS))
-        peak = given_up(running, request_bytes(gateway, "paced-100000x0", max_tokens=100_000))
+        seen = asyncio.run(stream_at_once(running, customer.value, steady, STREAMS))
+        peak = given_up(running, request_bytes(customer, "paced-100000x0", max_tokens=100_000))
 
     assert len(seen) >= 9
     # All streams are open by then; what follows is words, and words must not stay.

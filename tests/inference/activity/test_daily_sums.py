@@ -22,7 +22,7 @@ from tests.factories import make_project_key
 from tests.harness.isolation.connections import close_connections
 from tests.harness.live_server import ROOT
 from tests.inference.activity.factories import new_writer, trace
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CELL = ("day", "organization_id", "project_id", "api_key_id", "model")
@@ -65,14 +65,14 @@ def write(rows: Sequence[Activity]) -> None:
     writer.insert_activity(rows)
 
 
-def test_it_works(gateway: Gateway) -> None:
-    gateway.simulate("echo")
+def test_it_works(customer: ApiCustomer) -> None:
+    customer.simulate("echo")
     for fields in ({}, {"stream": True}, {"n": 0}):
-        gateway.ask("echo", **fields)
-    gateway.ask("nothing")
+        customer.ask("echo", **fields)
+    customer.ask("nothing")
     writer.writer.flush()
 
-    sums = DailyActivity.objects.get(model="echo", api_key=gateway.key)
+    sums = DailyActivity.objects.get(model="echo", api_key=customer.key)
 
     assert (sums.requests, sums.refused, sums.failed) == (2, 0, 0)
     assert (sums.prompt_tokens, sums.completion_tokens) == (8, 8)
@@ -131,7 +131,7 @@ def test_one_that_comes_twice_is_counted_once(key: ProjectKey) -> None:
 
 
 def test_after_a_commit_that_nobody_heard_of_nothing_is_counted_again(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection breaks between the commit and its answer: the writer cannot know, and tries again."""
     insert, breaks = writer.insert_activity, [True]
@@ -145,11 +145,11 @@ def test_after_a_commit_that_nobody_heard_of_nothing_is_counted_again(
     monkeypatch.setattr(made, "insert", broken_once)
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
     for _ in range(3):
-        made.add(trace(gateway.key))
+        made.add(trace(customer.key))
 
     with pytest.raises(OperationalError):
         made.flush()
-    made.add(trace(gateway.key))
+    made.add(trace(customer.key))
     made.flush()
     made.close(5)
 

@@ -17,24 +17,24 @@ from inference.activity.writer import writer
 from inference.models import Activity
 from tests.factories import SOMEONE
 from tests.inference.activity.factories import new_writer, trace
-from tests.inference.customer import HELLO, Gateway
+from tests.inference.customer import HELLO, ApiCustomer
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
 
 
 @BOTH
-def test_it_works(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("thinker")
+def test_it_works(customer: ApiCustomer, stream: bool) -> None:
+    customer.simulate("thinker")
 
-    answer = gateway.ask("thinker", stream=stream)
+    answer = customer.ask("thinker", stream=stream)
 
-    row = gateway.activity()
+    row = customer.activity()
     assert str(row.pk) == answer.headers["x-request-id"]
-    assert row.api_key_id == gateway.key.pk
-    assert (row.project_id, row.organization_id) == (gateway.project.pk, gateway.project.organization_id)
+    assert row.api_key_id == customer.key.pk
+    assert (row.project_id, row.organization_id) == (customer.project.pk, customer.project.organization_id)
     assert (row.endpoint, row.model, row.is_stream) == ("/v1/chat/completions", "thinker", stream)
     assert (row.status, row.code, row.attempts, row.deployment) == (200, "", 1, "simulator/thinker")
-    assert row.cost_nanousd == gateway.reservation().charged_nanousd
+    assert row.cost_nanousd == customer.reservation().charged_nanousd
     assert row.prompt_tokens == 4
     assert row.reasoning_tokens
     assert row.completion_tokens
@@ -42,13 +42,13 @@ def test_it_works(gateway: Gateway, stream: bool) -> None:
     assert 0 <= row.first_token_ms <= row.total_ms
 
 
-def test_nothing_that_was_said_is_in_it(gateway: Gateway) -> None:
-    gateway.simulate("echo")
+def test_nothing_that_was_said_is_in_it(customer: ApiCustomer) -> None:
+    customer.simulate("echo")
 
-    gateway.ask("echo", user="someone", prompt_cache_key="mine")
+    customer.ask("echo", user="someone", prompt_cache_key="mine")
 
-    kept = str(vars(gateway.activity()))
-    for secret in (HELLO, "hello", gateway.value, gateway.key.digest, "someone", "mine"):
+    kept = str(vars(customer.activity()))
+    for secret in (HELLO, "hello", customer.value, customer.key.digest, "someone", "mine"):
         assert secret not in kept
 
 
@@ -62,29 +62,29 @@ def test_nothing_that_was_said_is_in_it(gateway: Gateway) -> None:
     ],
 )
 def test_a_refusal_is_a_row_too(
-    gateway: Gateway, fields: dict[str, Any], status: int, code: str, stream: bool
+    customer: ApiCustomer, fields: dict[str, Any], status: int, code: str, stream: bool
 ) -> None:
-    gateway.simulate("echo")
+    customer.simulate("echo")
 
-    gateway.ask(**{"model": "echo", "stream": stream, **fields})
+    customer.ask(**{"model": "echo", "stream": stream, **fields})
 
-    row = gateway.activity()
+    row = customer.activity()
     assert (row.status, row.code, row.attempts) == (status, code, 0)
     assert row.cost_nanousd is None
 
 
-def test_one_that_could_not_be_paid_is_a_row_too(gateway: Gateway) -> None:
-    gateway.simulate("echo")
-    services.set_spending_limit(scope=gateway.key, period="day", limit_nanousd=1, actor=SOMEONE)
+def test_one_that_could_not_be_paid_is_a_row_too(customer: ApiCustomer) -> None:
+    customer.simulate("echo")
+    services.set_spending_limit(scope=customer.key, period="day", limit_nanousd=1, actor=SOMEONE)
 
-    gateway.ask("echo")
+    customer.ask("echo")
 
-    row = gateway.activity()
+    row = customer.activity()
     assert (row.status, row.code, row.model) == (402, "key_day_cap_exceeded", "echo")
 
 
-def test_a_stranger_leaves_no_row(gateway: Gateway) -> None:
-    gateway.post({}, key="gwk_unknown")
+def test_a_stranger_leaves_no_row(customer: ApiCustomer) -> None:
+    customer.post({}, key="gwk_unknown")
 
     writer.flush()
     assert not Activity.objects.exists()
@@ -93,12 +93,12 @@ def test_a_stranger_leaves_no_row(gateway: Gateway) -> None:
 # --- the writer ---------------------------------------------------------------------------------------
 
 
-def test_rows_are_written_without_being_asked(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_written_without_being_asked(customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.01)
     made = new_writer()
 
     for _ in range(1_200):
-        made.add(trace(gateway.key))
+        made.add(trace(customer.key))
     deadline = time.monotonic() + 10
     while Activity.objects.count() < 1_200:
         assert time.monotonic() < deadline
@@ -106,16 +106,18 @@ def test_rows_are_written_without_being_asked(gateway: Gateway, monkeypatch: pyt
     made.close(5)
 
 
-def test_closing_writes_what_waits(gateway: Gateway) -> None:
+def test_closing_writes_what_waits(customer: ApiCustomer) -> None:
     made = new_writer()
-    made.add(trace(gateway.key))
+    made.add(trace(customer.key))
 
     made.close(5)
 
     assert Activity.objects.count() == 1
 
 
-def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away_is_waited_for(
+    customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     insert, failures = (
         activity_writer.insert_activity,
         [OperationalError("gone"), OperationalError("still gone")],
@@ -129,7 +131,7 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 0.01)
     monkeypatch.setattr(row_writer, "RETRY_SECONDS", 0.01)
     made: RowWriter[RequestTrace] = RowWriter("activity", failing)
-    first, second = trace(gateway.key), trace(gateway.key)
+    first, second = trace(customer.key), trace(customer.key)
 
     made.add(first)
     made.add(second)
@@ -142,10 +144,10 @@ def test_a_database_that_is_away_is_waited_for(gateway: Gateway, monkeypatch: py
     assert not failures
 
 
-def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_go_when_too_many_wait(customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_writer, "GATHER_SECONDS", 60)
     made: RowWriter[RequestTrace] = RowWriter("activity", activity_writer.insert_activity, max_queued=3)
-    traces = [trace(gateway.key) for _ in range(5)]
+    traces = [trace(customer.key) for _ in range(5)]
 
     for each in traces:
         made.add(each)
@@ -155,8 +157,8 @@ def test_the_oldest_go_when_too_many_wait(gateway: Gateway, monkeypatch: pytest.
     made.close(5)
 
 
-def test_a_row_that_is_there_already_is_left_alone(gateway: Gateway) -> None:
-    made, seen = new_writer(), trace(gateway.key)
+def test_a_row_that_is_there_already_is_left_alone(customer: ApiCustomer) -> None:
+    made, seen = new_writer(), trace(customer.key)
 
     made.add(seen)
     made.flush()

@@ -25,7 +25,7 @@ from tests.factories import SOMEONE, make_project_key
 from tests.gateway_site.console.clients import customer, owner, person
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.activity.factories import make_request, receipt_address
-from tests.inference.customer import Gateway, gateway_of
+from tests.inference.customer import ApiCustomer, customer_of
 from tests.policies.factories import verdict
 
 MONEY = ("billing.view_reservation", "billing.view_costline")
@@ -33,8 +33,8 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture
-def gateway(transactional_db: None, project: Project) -> Iterator[Gateway]:
-    with gateway_of(project) as made:
+def api_customer(transactional_db: None, project: Project) -> Iterator[ApiCustomer]:
+    with customer_of(project) as made:
         yield made
 
 
@@ -50,26 +50,26 @@ def read(client: Client, request: Activity) -> str:
     return str(answer.content.decode())
 
 
-def test_it_works(gateway: Gateway) -> None:
-    gateway.simulate("thinker")
+def test_it_works(api_customer: ApiCustomer) -> None:
+    api_customer.simulate("thinker")
     policy = services.create_policy(
-        organization=gateway.project.organization,
+        organization=api_customer.project.organization,
         actor=SOMEONE,
         name="Secrets",
         rule='Does it contain "secret"?',
     )
     services.publish_policy(policy=policy, mode="enforcing", actor=SOMEONE)
-    gateway.ask("thinker", stream=True)
-    request = gateway.activity()
+    api_customer.ask("thinker", stream=True)
+    request = api_customer.activity()
     verdicts.flush()
-    reservation = gateway.reservation()
+    reservation = api_customer.reservation()
 
     page = read(owner(), request)
 
     assert str(request.pk) in page
     for fact in (
         "Acme",
-        gateway.key.redacted_value,
+        api_customer.key.redacted_value,
         "thinker",
         "/v1/chat/completions",
         "as a stream",
@@ -93,10 +93,10 @@ def test_it_works(gateway: Gateway) -> None:
     assert reverse("admin:billing_reservation_change", args=[reservation.pk]) in page
 
 
-def test_one_that_was_refused_before_it_was_admitted(gateway: Gateway) -> None:
-    gateway.ask("nothing")
+def test_one_that_was_refused_before_it_was_admitted(api_customer: ApiCustomer) -> None:
+    api_customer.ask("nothing")
 
-    page = read(owner(), gateway.activity())
+    page = read(owner(), api_customer.activity())
 
     for text in ("404", "model_not_found", "No backend was asked", "Nothing was held", "No policy judged"):
         assert text in page
@@ -152,11 +152,11 @@ def test_one_that_is_over_has_no_deadline(db: None) -> None:
 
 
 @pytest.mark.parametrize("model", ["fails-500", "fails-refused", "fails-cut-midway", "fails-rejected"])
-def test_an_attempt_that_failed_began_and_ended(gateway: Gateway, model: str) -> None:
-    gateway.simulate(model)
-    gateway.ask(model, stream=model == "fails-cut-midway")
+def test_an_attempt_that_failed_began_and_ended(api_customer: ApiCustomer, model: str) -> None:
+    api_customer.simulate(model)
+    api_customer.ask(model, stream=model == "fails-cut-midway")
 
-    page = read(owner(), gateway.activity())
+    page = read(owner(), api_customer.activity())
 
     cells = re.findall(r'<td class="is-number">([^<]*)</td>', page.split('id="receipt-attempts"')[1])
     assert len(cells) >= 2
@@ -179,10 +179,10 @@ def test_every_attempt_has_its_place_in_time(key: ProjectKey) -> None:
     assert f"{first:%Y-%m-%d %H:%M:%S} UTC" in page
 
 
-def test_who_may_not_see_money_or_verdicts_sees_neither(gateway: Gateway) -> None:
-    gateway.simulate("echo")
-    gateway.ask("echo")
-    request = gateway.activity()
+def test_who_may_not_see_money_or_verdicts_sees_neither(api_customer: ApiCustomer) -> None:
+    api_customer.simulate("echo")
+    api_customer.ask("echo")
+    request = api_customer.activity()
 
     page = read(person("inference.view_activity"), request)
 

@@ -21,7 +21,7 @@ from tests.harness.client import Answer
 from tests.harness.error_checks import assert_error
 from tests.inference.backends.upstreams.hostile.answers import ATTACKS
 from tests.inference.backends.upstreams.hostile.server import hostile_upstream
-from tests.inference.customer import Gateway, records
+from tests.inference.customer import ApiCustomer, records
 
 HASTY = Timeouts(connect=2, first_byte=0.5, between_bytes=0.5, total=20)
 DEADLINE_SECONDS = 1
@@ -49,14 +49,14 @@ def url() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", list(ATTACKS))
 def test_an_attack_ends_in_good_form_and_in_time(
-    gateway: Gateway, url: str, name: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+    customer: ApiCustomer, url: str, name: str, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry.client, "timeouts", HASTY)
     settings.GATEWAY_DEADLINE_SECONDS = DEADLINE_SECONDS
-    gateway.serve(name, url)
+    customer.serve(name, url)
     started = time.monotonic()
 
-    answer = gateway.ask(name, stream=True, max_tokens=100)
+    answer = customer.ask(name, stream=True, max_tokens=100)
 
     assert time.monotonic() - started < PATIENCE_SECONDS
     code = code_of(answer)
@@ -66,7 +66,7 @@ def test_an_attack_ends_in_good_form_and_in_time(
     assert name not in LATE or code == "deadline_exceeded"
     assert b"STOLEN" not in answer.body
     assert Reservation.objects.get().state != Reservation.State.HELD
-    assert gateway.activity().code == (code or "")
+    assert customer.activity().code == (code or "")
 
 
 def code_of(answer: Answer) -> str | None:

@@ -19,7 +19,7 @@ from inference.models import Backend
 from tests.harness.commands import run
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import COLUMNS, Gateway, text_of
+from tests.inference.customer import COLUMNS, ApiCustomer, text_of
 from tests.inference.dialects.messages.customer import count, tokens_of
 
 MODULE = """
@@ -84,24 +84,24 @@ def add(console: Client, **fields: str) -> str:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_chat_is_answered_and_charged(toy: None, gateway: Gateway, stream: bool) -> None:
+def test_a_chat_is_answered_and_charged(toy: None, customer: ApiCustomer, stream: bool) -> None:
     backend = make_backend("box", "toy", options={"greeting": "Ahoy", "mood": "wild"})
     deploy(make_model("toy/one", **COLUMNS), backend, "one")
 
-    answer = gateway.ask("toy/one", stream=stream)
-    refused = gateway.ask("toy/one", seed=1)
+    answer = customer.ask("toy/one", stream=stream)
+    refused = customer.ask("toy/one", seed=1)
 
     assert text_of(answer) == "Ahoy from one, wild"
     assert (refused.status, refused.json["error"]["param"]) == (501, "seed")
-    reservation = gateway.reservation()
+    reservation = customer.reservation()
     assert reservation.charged_nanousd == (5 * 1_000 + 7 * 2_000) // 1_000
     assert_books_balance()
 
 
-def test_its_own_count_of_tokens_is_believed(toy: None, gateway: Gateway) -> None:
+def test_its_own_count_of_tokens_is_believed(toy: None, customer: ApiCustomer) -> None:
     deploy(make_model("toy/one", **COLUMNS), make_backend("box", "toy"), "one")
 
-    assert tokens_of(count(gateway, "toy/one")) == 1_001
+    assert tokens_of(count(customer, "toy/one")) == 1_001
 
 
 @pytest.mark.django_db

@@ -30,7 +30,7 @@ from tests.harness.client import Answer, exchange
 from tests.harness.documented_routes import Route, documented_routes
 from tests.harness.error_checks import assert_error
 from tests.harness.ledger_checks import assert_books_balance
-from tests.inference.customer import HELLO, Gateway
+from tests.inference.customer import HELLO, ApiCustomer
 
 PATH = "/v1/toy"
 FORBIDDEN = f"this is internal only, friend. {'And more. ' * 50}"
@@ -121,10 +121,10 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
         finally:
             await backends.client.close()
 
-    def post(gateway: Gateway, **fields: Any) -> Answer:
+    def post(customer: ApiCustomer, **fields: Any) -> Answer:
         content = json.dumps({"engine": "echo", "question": HELLO, **fields}).encode()
         headers = {
-            "Authorization": f"Bearer {gateway.value}",
+            "Authorization": f"Bearer {customer.value}",
             "Content-Type": "application/json",
             "Content-Length": str(len(content)),
         }
@@ -139,9 +139,9 @@ def records_of(answer: Answer) -> list[tuple[str, Any]]:
     return [(kind.removeprefix(b"event: ").decode(), json.loads(data)) for kind, data in parted]
 
 
-def publish(gateway: Gateway, direction: str) -> Policy:
+def publish(customer: ApiCustomer, direction: str) -> Policy:
     policy = services.create_policy(
-        organization=gateway.project.organization,
+        organization=customer.project.organization,
         actor=SOMEONE,
         name="Internal",
         rule='Does the text contain "internal only"?',
@@ -151,34 +151,36 @@ def publish(gateway: Gateway, direction: str) -> Policy:
     return services.publish_policy(policy=policy, actor=SOMEONE)
 
 
-def assert_settled(gateway: Gateway) -> Activity:
-    activity, reservation = gateway.activity(), gateway.reservation()
+def assert_settled(customer: ApiCustomer) -> Activity:
+    activity, reservation = customer.activity(), customer.reservation()
     assert activity.endpoint == PATH
     assert activity.id == reservation.pk
     assert reservation.state == Reservation.State.SETTLED
-    assert gateway.account.settled_nanousd == activity.cost_nanousd > 0  # type: ignore[operator]
+    assert customer.account.settled_nanousd == activity.cost_nanousd > 0  # type: ignore[operator]
     assert_books_balance()
     return activity
 
 
-def test_an_answer_in_json_has_the_shape_of_the_dialect_and_is_paid_for(gateway: Gateway, ask: Ask) -> None:
-    gateway.simulate("echo")
+def test_an_answer_in_json_has_the_shape_of_the_dialect_and_is_paid_for(
+    customer: ApiCustomer, ask: Ask
+) -> None:
+    customer.simulate("echo")
 
-    answer = ask(gateway)
+    answer = ask(customer)
 
-    activity = assert_settled(gateway)
+    activity = assert_settled(customer)
     assert answer.status == 200
     assert answer.json["id"] == f"toy-{activity.id.hex}"
     assert answer.json["answer"] == HELLO
     assert answer.json["tokens"] == activity.prompt_tokens + activity.completion_tokens  # type: ignore[operator]
 
 
-def test_a_stream_has_the_records_of_the_dialect_and_is_paid_for(gateway: Gateway, ask: Ask) -> None:
-    gateway.simulate("echo")
+def test_a_stream_has_the_records_of_the_dialect_and_is_paid_for(customer: ApiCustomer, ask: Ask) -> None:
+    customer.simulate("echo")
 
-    *words, last = records_of(ask(gateway, stream=True))
+    *words, last = records_of(ask(customer, stream=True))
 
-    activity = assert_settled(gateway)
+    activity = assert_settled(customer)
     assert activity.is_stream
     assert {kind for kind, _ in words} == {"word"}
     assert "".join(data["word"] for _, data in words) == HELLO
@@ -186,35 +188,37 @@ def test_a_stream_has_the_records_of_the_dialect_and_is_paid_for(gateway: Gatewa
 
 
 @BOTH
-def test_a_request_policy_refuses_and_the_hold_is_released(gateway: Gateway, ask: Ask, stream: bool) -> None:
-    gateway.simulate("echo")
-    publish(gateway, "request")
+def test_a_request_policy_refuses_and_the_hold_is_released(
+    customer: ApiCustomer, ask: Ask, stream: bool
+) -> None:
+    customer.simulate("echo")
+    publish(customer, "request")
 
-    answer = ask(gateway, question=FORBIDDEN, stream=stream)
+    answer = ask(customer, question=FORBIDDEN, stream=stream)
 
     assert_error(answer, 403, "policy_violation")
-    assert gateway.reservation().state == Reservation.State.RELEASED
-    assert gateway.account.settled_nanousd == 0
+    assert customer.reservation().state == Reservation.State.RELEASED
+    assert customer.account.settled_nanousd == 0
     assert_books_balance()
 
 
 def test_a_response_policy_ends_a_stream_with_the_error_of_the_dialect(
-    gateway: Gateway, ask: Ask, settings: Any
+    customer: ApiCustomer, ask: Ask, settings: Any
 ) -> None:
     settings.GATEWAY_JUDGE_WINDOW_CHARACTERS = 40
-    gateway.simulate("echo")
-    publish(gateway, "response")
+    customer.simulate("echo")
+    publish(customer, "response")
 
-    answer = ask(gateway, question="nothing to see here, " * 10 + FORBIDDEN, stream=True)
+    answer = ask(customer, question="nothing to see here, " * 10 + FORBIDDEN, stream=True)
 
     assert answer.status == 200
     assert b"internal" not in answer.body
     assert records_of(answer)[-1] == ("oops", {"why": "policy_violation"})
-    assert_settled(gateway)
+    assert_settled(customer)
 
 
 @BOTH
-def test_without_credit_nothing_is_generated(poor: Gateway, ask: Ask, stream: bool) -> None:
+def test_without_credit_nothing_is_generated(poor: ApiCustomer, ask: Ask, stream: bool) -> None:
     poor.simulate("echo")
 
     answer = ask(poor, stream=stream)
@@ -224,8 +228,10 @@ def test_without_credit_nothing_is_generated(poor: Gateway, ask: Ask, stream: bo
     assert_books_balance()
 
 
-def test_a_body_that_does_not_fit_is_refused_by_the_name_of_its_field(gateway: Gateway, ask: Ask) -> None:
-    answer = ask(gateway, colour="red")
+def test_a_body_that_does_not_fit_is_refused_by_the_name_of_its_field(
+    customer: ApiCustomer, ask: Ask
+) -> None:
+    answer = ask(customer, colour="red")
 
     assert_error(answer, 400, "invalid_request", param="colour")
 
@@ -240,8 +246,8 @@ def test_the_openapi_document_has_the_route(ask: Ask) -> None:
     assert set(route.operation["responses"]) == {"200", *map(str, GENERATION_STATUSES)}
 
 
-def test_without_its_row_it_is_neither_served_nor_documented(gateway: Gateway) -> None:
-    assert gateway.api.post(PATH, {"engine": "echo", "question": HELLO}).status == 404
+def test_without_its_row_it_is_neither_served_nor_documented(customer: ApiCustomer) -> None:
+    assert customer.api.post(PATH, {"engine": "echo", "question": HELLO}).status == 404
     assert toy_routes() == []
 
 

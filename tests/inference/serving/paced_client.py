@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gateway_site.asgi import application
 from inference.backends import registry
 from inference.dialects.chat import dialect
-from tests.inference.customer import Gateway, question, records
+from tests.inference.customer import ApiCustomer, question, records
 
 Value = TypeVar("Value")
 
@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 class Caller:
     """One request as its server sees it."""
 
-    def __init__(self, gateway: Gateway, model: str, **fields: Any) -> None:
+    def __init__(self, customer: ApiCustomer, model: str, **fields: Any) -> None:
         self.body = json.dumps(question(model, **fields)).encode()
         self.messages: list[dict[str, Any]] = []
         self.has_disconnected = asyncio.Event()
@@ -28,7 +28,7 @@ class Caller:
         self._unread: list[dict[str, Any]] = [{"type": "http.request", "body": self.body}]
         headers = {
             "host": "localhost",
-            "authorization": f"Bearer {gateway.value}",
+            "authorization": f"Bearer {customer.value}",
             "content-type": "application/json",
             "content-length": str(len(self.body)),
         }

@@ -10,7 +10,7 @@ from policies import services
 from policies.models import Policy
 from tests.factories import SOMEONE
 from tests.harness.client import Answer, exchange
-from tests.inference.customer import Gateway, closing_application
+from tests.inference.customer import ApiCustomer, closing_application
 from tests.policies.factories import RULE
 
 SAID = f"this is internal only, friend. {'And more. ' * 50}"
@@ -23,10 +23,10 @@ def publish(organization: Organization, **fields: Any) -> Policy:
     return services.publish_policy(policy=policy, actor=SOMEONE)
 
 
-def ask(gateway: Gateway, endpoint: str, **fields: Any) -> Answer:
+def ask(customer: ApiCustomer, endpoint: str, **fields: Any) -> Answer:
     body = json.dumps({"model": "echo", **fields}).encode()
     headers = [
-        ("Authorization", f"Bearer {gateway.value}"),
+        ("Authorization", f"Bearer {customer.value}"),
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(body))),
     ]

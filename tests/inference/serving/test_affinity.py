@@ -13,7 +13,7 @@ from organization.models import Project
 from tests.harness.error_checks import assert_error
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import COLUMNS, Gateway, text_of
+from tests.inference.customer import COLUMNS, ApiCustomer, text_of
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def upstream() -> Iterator[FaultyUpstream]:
         yield running
 
 
-def ask_upstream(gateway: Gateway, upstream: FaultyUpstream, **options: Any) -> dict[str, Any]:
+def ask_upstream(customer: ApiCustomer, upstream: FaultyUpstream, **options: Any) -> dict[str, Any]:
     backend = make_backend(
         "upstream",
         "openai",
@@ -32,30 +32,32 @@ def ask_upstream(gateway: Gateway, upstream: FaultyUpstream, **options: Any) -> 
     )
     deploy(make_model("ok", **COLUMNS), backend)
     served_models.forget()
-    assert gateway.ask("ok", **options).status == 200
+    assert customer.ask("ok", **options).status == 200
     return upstream.last.body
 
 
-def test_no_header_of_the_client_and_not_its_key_goes_out(gateway: Gateway, upstream: FaultyUpstream) -> None:
-    ask_upstream(gateway, upstream, headers={"X-Service-Session-ID": "mine", "X-Custom": "secret"})
+def test_no_header_of_the_client_and_not_its_key_goes_out(
+    customer: ApiCustomer, upstream: FaultyUpstream
+) -> None:
+    ask_upstream(customer, upstream, headers={"X-Service-Session-ID": "mine", "X-Custom": "secret"})
 
     sent = str(upstream.last.headers) + str(upstream.last.body)
     assert upstream.last.headers["authorization"] == "Bearer sk-ours"
-    assert gateway.value not in sent
+    assert customer.value not in sent
     assert "secret" not in sent
     assert "mine" not in sent
 
 
 def test_hints_are_isolated_to_a_project(
-    gateway: Gateway, upstream: FaultyUpstream, rival_project: Project
+    customer: ApiCustomer, upstream: FaultyUpstream, rival_project: Project
 ) -> None:
-    rival = Gateway.of(rival_project)
+    rival = ApiCustomer.of(rival_project)
     asked = {"prompt_cache_key": "shared-name"}
 
-    ours = ask_upstream(gateway, upstream, **asked)["prompt_cache_key"]
-    again = ask_upstream(gateway, upstream, **asked)["prompt_cache_key"]
+    ours = ask_upstream(customer, upstream, **asked)["prompt_cache_key"]
+    again = ask_upstream(customer, upstream, **asked)["prompt_cache_key"]
     theirs = ask_upstream(rival, upstream, **asked)["prompt_cache_key"]
-    session = ask_upstream(gateway, upstream, headers={"X-Service-Session-ID": "shared-name"})
+    session = ask_upstream(customer, upstream, headers={"X-Service-Session-ID": "shared-name"})
 
     assert ours == again != theirs
     assert len(ours) == 64
@@ -64,18 +66,18 @@ def test_hints_are_isolated_to_a_project(
     assert session["prompt_cache_key"] not in (ours, theirs)
 
 
-def test_the_bound_that_goes_out_is_the_lowered_one(gateway: Gateway, upstream: FaultyUpstream) -> None:
-    body = ask_upstream(gateway, upstream, max_tokens=900_000)
+def test_the_bound_that_goes_out_is_the_lowered_one(customer: ApiCustomer, upstream: FaultyUpstream) -> None:
+    body = ask_upstream(customer, upstream, max_tokens=900_000)
 
     assert body["max_completion_tokens"] == COLUMNS["max_output_length"]
 
 
-def test_a_session_goes_to_one_deployment(gateway: Gateway) -> None:
+def test_a_session_goes_to_one_deployment(customer: ApiCustomer) -> None:
     model, backend = make_model("spread", **COLUMNS), make_backend()
     for words in range(1, 5):
         deploy(model, backend, f"paced-{words}x0")
-    ours = {text_of(gateway.ask("spread", headers={"X-Alt-Session-ID": "one"})) for _ in range(8)}
-    others = {text_of(gateway.ask("spread", headers={"X-Alt-Session-ID": f"s{n}"})) for n in range(30)}
+    ours = {text_of(customer.ask("spread", headers={"X-Alt-Session-ID": "one"})) for _ in range(8)}
+    others = {text_of(customer.ask("spread", headers={"X-Alt-Session-ID": f"s{n}"})) for n in range(30)}
 
     assert len(ours) == 1
     assert len(others) > 1
@@ -91,10 +93,10 @@ def test_a_session_goes_to_one_deployment(gateway: Gateway) -> None:
         {"X-Service-Session-ID": "a", "X-Alt-Session-ID": "b"},
     ],
 )
-def test_a_malformed_session_id_is_refused(gateway: Gateway, headers: dict[str, str]) -> None:
-    gateway.simulate("echo")
+def test_a_malformed_session_id_is_refused(customer: ApiCustomer, headers: dict[str, str]) -> None:
+    customer.simulate("echo")
 
-    assert_error(gateway.ask("echo", headers=headers), 400, "invalid_request")
+    assert_error(customer.ask("echo", headers=headers), 400, "invalid_request")
     assert not Reservation.objects.exists()
 
 
@@ -106,7 +108,7 @@ def test_a_malformed_session_id_is_refused(gateway: Gateway, headers: dict[str, 
         {"X-Service-Session-ID": "same", "X-Alt-Session-ID": "same"},
     ],
 )
-def test_a_session_id_is_accepted(gateway: Gateway, headers: dict[str, str]) -> None:
-    gateway.simulate("echo")
+def test_a_session_id_is_accepted(customer: ApiCustomer, headers: dict[str, str]) -> None:
+    customer.simulate("echo")
 
-    assert gateway.ask("echo", headers=headers).status == 200
+    assert customer.ask("echo", headers=headers).status == 200

@@ -20,7 +20,7 @@ from inference.serving.body_pool import SMALL_BODY_BYTES, SMALL_BODY_NODES, Body
 from inference.serving.load_balancing.load_balancer import load_balancer
 from tests.harness.error_checks import assert_error
 from tests.inference.backends.upstreams.faulty.server import upstream_in_thread
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 from tests.inference.serving.paced_client import Caller, run
 
 LARGE = "word " * 40_000
@@ -191,12 +191,12 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 def test_a_deadline_before_any_backend_was_asked_blames_none(
-    gateway: Gateway, settings: Any, stuck: Gate
+    customer: ApiCustomer, settings: Any, stuck: Gate
 ) -> None:
     settings.GATEWAY_DEADLINE_SECONDS = 2
     with upstream_in_thread() as upstream:
-        gateway.serve("ok", upstream.url)
-        answer = gateway.ask("ok", LARGE)
+        customer.serve("ok", upstream.url)
+        answer = customer.ask("ok", LARGE)
 
         assert_error(answer, 504, "deadline_exceeded")
         assert "No backend was asked" in answer.json["error"]["message"]
@@ -207,11 +207,11 @@ def test_a_deadline_before_any_backend_was_asked_blames_none(
     assert not load_balancer._circuits
 
 
-def test_a_client_that_disconnects_stops_the_work_on_its_body(gateway: Gateway, stuck: Gate) -> None:
-    gateway.simulate("echo")
+def test_a_client_that_disconnects_stops_the_work_on_its_body(customer: ApiCustomer, stuck: Gate) -> None:
+    customer.simulate("echo")
 
     async def story() -> None:
-        caller = Caller(gateway, "echo", content=LARGE)
+        caller = Caller(customer, "echo", content=LARGE)
         await happens(stuck.begun)
         caller.disconnect()
         await caller.ended()
@@ -221,11 +221,11 @@ def test_a_client_that_disconnects_stops_the_work_on_its_body(gateway: Gateway, 
     assert not Reservation.objects.exists()
 
 
-def test_a_large_body_reaches_the_backend_as_it_is(gateway: Gateway) -> None:
+def test_a_large_body_reaches_the_backend_as_it_is(customer: ApiCustomer) -> None:
     with upstream_in_thread() as upstream:
-        gateway.serve("ok", upstream.url)
+        customer.serve("ok", upstream.url)
 
-        assert gateway.ask("ok", LARGE).status == 200
+        assert customer.ask("ok", LARGE).status == 200
         assert upstream.last.body["messages"] == [{"role": "user", "content": LARGE}]
 
 

@@ -13,7 +13,7 @@ from billing.models import Reservation
 from policies.enforcement.judging import score_cache
 from policies.judges.quoted import QuotedJudge
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 from tests.inference.serving.policy_requests import SAID, USER, ask, publish
 
 JUDGE_SECONDS = 0.5
@@ -46,37 +46,37 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyUpstream]:
 
 @pytest.mark.parametrize(("endpoint", "fields"), WAYS)
 def test_not_a_byte_of_a_refused_prompt_leaves(
-    gateway: Gateway, upstream: FaultyUpstream, endpoint: str, fields: dict[str, Any]
+    customer: ApiCustomer, upstream: FaultyUpstream, endpoint: str, fields: dict[str, Any]
 ) -> None:
-    gateway.serve("ok", upstream.url)
-    publish(gateway.project.organization, direction="request")
+    customer.serve("ok", upstream.url)
+    publish(customer.project.organization, direction="request")
 
-    answer = ask(gateway, endpoint, **fields | {"model": "ok"})
+    answer = ask(customer, endpoint, **fields | {"model": "ok"})
 
     assert answer.status == 403
     assert not upstream.exchanges
-    assert gateway.reservation().state == Reservation.State.RELEASED
+    assert customer.reservation().state == Reservation.State.RELEASED
 
 
-def test_a_prompt_that_passes_is_answered(gateway: Gateway, upstream: FaultyUpstream) -> None:
-    gateway.serve("ok", upstream.url)
-    publish(gateway.project.organization, direction="request")
+def test_a_prompt_that_passes_is_answered(customer: ApiCustomer, upstream: FaultyUpstream) -> None:
+    customer.serve("ok", upstream.url)
+    publish(customer.project.organization, direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", messages=[USER], model="ok")
+    answer = ask(customer, "/v1/chat/completions", messages=[USER], model="ok")
 
     assert answer.status == 200
     assert len(upstream.exchanges) == 1
 
 
 def test_a_deployment_may_let_the_backend_start_meanwhile(
-    gateway: Gateway, upstream: FaultyUpstream, settings: Any
+    customer: ApiCustomer, upstream: FaultyUpstream, settings: Any
 ) -> None:
     settings.GATEWAY_JUDGE_SPECULATIVELY = True
-    gateway.serve("ok", upstream.url)
-    publish(gateway.project.organization, direction="request")
+    customer.serve("ok", upstream.url)
+    publish(customer.project.organization, direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", messages=FORBIDDEN, model="ok")
+    answer = ask(customer, "/v1/chat/completions", messages=FORBIDDEN, model="ok")
 
     assert answer.status == 403
     assert len(upstream.exchanges) == 1
-    assert gateway.account.settled_nanousd == 0
+    assert customer.account.settled_nanousd == 0

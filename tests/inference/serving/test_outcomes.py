@@ -26,7 +26,7 @@ from tests.inference.backends.upstreams.faulty.server import (
     upstream_in_thread,
     wait_until_closed,
 )
-from tests.inference.customer import HELLO, Gateway, records
+from tests.inference.customer import HELLO, ApiCustomer, records
 from tests.inference.serving.expected_usage import PRICE, UPSTREAM_PROMPT, count, observed, reported
 
 State = ReservationState
@@ -139,13 +139,13 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @BOTH
 @EVERY_ROW
-def test_an_end(gateway: Gateway, upstream: FaultyUpstream, row: Row, stream: bool) -> None:
-    gateway.serve(row.model, upstream.url)
+def test_an_end(customer: ApiCustomer, upstream: FaultyUpstream, row: Row, stream: bool) -> None:
+    customer.serve(row.model, upstream.url)
 
-    answer = gateway.ask(row.model, stream=stream)
+    answer = customer.ask(row.model, stream=stream)
 
     assert_client_sees(answer, row, stream)
-    assert_accounted(gateway, row)
+    assert_accounted(customer, row)
     assert_let_go(upstream)
 
 
@@ -170,14 +170,14 @@ def assert_client_sees(answer: Answer, row: Row, stream: bool) -> None:
         assert may_repeat == (row.state == State.RELEASED and row.status != 501)
 
 
-def assert_accounted(gateway: Gateway, row: Row) -> None:
-    reservation = gateway.reservation()
+def assert_accounted(customer: ApiCustomer, row: Row) -> None:
+    reservation = customer.reservation()
     assert (reservation.state, reservation.basis) == (row.state, row.basis)
     charged = None if row.state == State.UNKNOWN else cost(PRICE, row.used) if row.used else 0
     assert reservation.charged_nanousd == charged
     kept = reservation.reserved_nanousd if row.state == State.UNKNOWN else 0
-    assert gateway.account.held_nanousd == kept
-    activity = gateway.activity()
+    assert customer.account.held_nanousd == kept
+    activity = customer.activity()
     assert activity.pk == reservation.pk
     assert activity.status == row.status
     assert activity.code == (row.code or "")
@@ -195,22 +195,22 @@ def assert_let_go(upstream: FaultyUpstream) -> None:
 
 @BOTH
 def test_a_busy_backend_says_when_to_come_back(
-    gateway: Gateway, upstream: FaultyUpstream, stream: bool
+    customer: ApiCustomer, upstream: FaultyUpstream, stream: bool
 ) -> None:
-    gateway.serve("429", upstream.url)
+    customer.serve("429", upstream.url)
 
-    assert gateway.ask("429", stream=stream).headers["retry-after"] == "7"
+    assert customer.ask("429", stream=stream).headers["retry-after"] == "7"
 
 
 @BOTH
 def test_more_than_was_held_for_is_the_operators_loss(
-    gateway: Gateway, upstream: FaultyUpstream, stream: bool
+    customer: ApiCustomer, upstream: FaultyUpstream, stream: bool
 ) -> None:
-    gateway.serve("usage_over_bound", upstream.url)
+    customer.serve("usage_over_bound", upstream.url)
 
-    assert gateway.ask("usage_over_bound", stream=stream).status == 200
+    assert customer.ask("usage_over_bound", stream=stream).status == 200
 
-    row = gateway.reservation()
+    row = customer.reservation()
     owed = cost(PRICE, reported(1_000_000))
     assert (row.state, row.basis) == (State.SETTLED, "usage")
     assert row.charged_nanousd == row.reserved_nanousd
@@ -220,13 +220,13 @@ def test_more_than_was_held_for_is_the_operators_loss(
 @BOTH
 @pytest.mark.parametrize("model", ["no_usage", "reset_midstream"])
 def test_without_a_vocabulary_what_was_not_reported_is_counted_in_pieces(
-    gateway: Gateway, upstream: FaultyUpstream, stream: bool, model: str
+    customer: ApiCustomer, upstream: FaultyUpstream, stream: bool, model: str
 ) -> None:
-    gateway.serve(model, upstream.url, tokenizer="")
+    customer.serve(model, upstream.url, tokenizer="")
 
-    gateway.ask(model, stream=stream)
+    customer.ask(model, stream=stream)
 
-    row = gateway.reservation()
+    row = customer.reservation()
     prompt = len(HELLO) // LIKELY_BYTES_IN_A_TOKEN + LIKELY_AROUND_A_TURN + LIKELY_AROUND_A_PROMPT
     assert (row.state, row.basis) == (State.SETTLED, "observed")
     assert row.charged_nanousd == cost(PRICE, Quantities(prompt=prompt, completion=5))
@@ -234,30 +234,30 @@ def test_without_a_vocabulary_what_was_not_reported_is_counted_in_pieces(
 
 @BOTH
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9", "http://backend.invalid"])
-def test_a_backend_that_cannot_be_reached(gateway: Gateway, address: str, stream: bool) -> None:
-    gateway.serve("ok", address)
+def test_a_backend_that_cannot_be_reached(customer: ApiCustomer, address: str, stream: bool) -> None:
+    customer.serve("ok", address)
 
-    answer = gateway.ask("ok", stream=stream)
+    answer = customer.ask("ok", stream=stream)
 
     assert_error(answer, 502, "backend_unreachable")
     assert "x-should-retry" not in answer.headers
-    assert gateway.reservation().state == State.RELEASED
+    assert customer.reservation().state == State.RELEASED
 
 
 @BOTH
 def test_the_deadline_wins_over_a_backend_that_is_never_silent_for_long(
-    gateway: Gateway, upstream: FaultyUpstream, settings: Any, stream: bool
+    customer: ApiCustomer, upstream: FaultyUpstream, settings: Any, stream: bool
 ) -> None:
     settings.GATEWAY_DEADLINE_SECONDS = 1
-    gateway.serve("drip", upstream.url)
+    customer.serve("drip", upstream.url)
     started = time.monotonic()
 
-    answer = gateway.ask("drip", stream=stream)
+    answer = customer.ask("drip", stream=stream)
 
     assert time.monotonic() - started < 10
     words = upstream.last.tokens_emitted
     assert_client_sees(answer, _late("drip", words, 504, "deadline_exceeded"), stream)
-    row = gateway.reservation()
+    row = customer.reservation()
     assert (row.state, row.basis) == (State.SETTLED, "observed")
     # What was on its way when the gateway closed may not have been seen.
     assert row.charged_nanousd in [cost(PRICE, observed(seen)) for seen in (words - 1, words)]
@@ -266,42 +266,46 @@ def test_the_deadline_wins_over_a_backend_that_is_never_silent_for_long(
 
 @BOTH
 def test_the_deadline_before_any_answer(
-    gateway: Gateway, upstream: FaultyUpstream, settings: Any, monkeypatch: pytest.MonkeyPatch, stream: bool
+    customer: ApiCustomer,
+    upstream: FaultyUpstream,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: bool,
 ) -> None:
     settings.GATEWAY_DEADLINE_SECONDS = 1
     monkeypatch.setattr(registry.client, "timeouts", Timeouts())
-    gateway.serve("hang_before_headers", upstream.url)
+    customer.serve("hang_before_headers", upstream.url)
     started = time.monotonic()
 
-    answer = gateway.ask("hang_before_headers", stream=stream)
+    answer = customer.ask("hang_before_headers", stream=stream)
 
     assert time.monotonic() - started < 10
     assert_error(answer, 504, "deadline_exceeded")
     assert answer.headers["x-should-retry"] == "false"
-    assert gateway.reservation().state == State.UNKNOWN
+    assert customer.reservation().state == State.UNKNOWN
     assert_let_go(upstream)
 
 
 @BOTH
 @pytest.mark.parametrize("model", ["usage-zero", "usage-garbage", "usage-none"])
 def test_usage_that_a_backend_let_through_is_looked_at_again(
-    gateway: Gateway, model: str, stream: bool
+    customer: ApiCustomer, model: str, stream: bool
 ) -> None:
-    gateway.simulate(model)
+    customer.simulate(model)
 
-    assert gateway.ask(model, stream=stream).status == 200
+    assert customer.ask(model, stream=stream).status == 200
 
-    row = gateway.reservation()
+    row = customer.reservation()
     assert (row.state, row.basis) == (State.SETTLED, "observed")
     prompt = observed(0).prompt
     assert row.charged_nanousd == cost(PRICE, Quantities(prompt=prompt, completion=count(HELLO)))
 
 
 @BOTH
-def test_usage_that_falls_is_taken_at_its_highest(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("usage-falling")
+def test_usage_that_falls_is_taken_at_its_highest(customer: ApiCustomer, stream: bool) -> None:
+    customer.simulate("usage-falling")
 
-    gateway.ask("usage-falling", stream=stream)
+    customer.ask("usage-falling", stream=stream)
 
     used = Quantities(prompt=count(HELLO), completion=count(HELLO) + 10)
-    assert gateway.reservation().charged_nanousd == cost(PRICE, used)
+    assert customer.reservation().charged_nanousd == cost(PRICE, used)

@@ -13,7 +13,7 @@ from billing.prices.bill import cost
 from billing.prices.price import Quantities
 from tests.inference.backends.upstreams.faulty.bodies import word
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
-from tests.inference.customer import Gateway, records
+from tests.inference.customer import ApiCustomer, records
 from tests.inference.serving.expected_usage import PRICE, observed
 
 BOUND = 40
@@ -27,9 +27,9 @@ def upstream() -> Iterator[FaultyUpstream]:
         yield upstream
 
 
-def answered(gateway: Gateway, model: str, *, stream: bool, **fields: Any) -> tuple[str, set[str]]:
+def answered(customer: ApiCustomer, model: str, *, stream: bool, **fields: Any) -> tuple[str, set[str]]:
     """The text of all choices, and why they ended."""
-    answer = gateway.ask(model, stream=stream, max_tokens=BOUND, **fields)
+    answer = customer.ask(model, stream=stream, max_tokens=BOUND, **fields)
     assert answer.status == 200, answer.body
     if stream:
         assert answer.body.endswith(b"data: [DONE]\n\n")
@@ -43,17 +43,17 @@ def answered(gateway: Gateway, model: str, *, stream: bool, **fields: Any) -> tu
 
 @BOTH
 def test_an_answer_without_end_is_cut_soon_after_its_bound(
-    gateway: Gateway, upstream: FaultyUpstream, stream: bool, caplog: pytest.LogCaptureFixture
+    customer: ApiCustomer, upstream: FaultyUpstream, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gateway.serve("endless", upstream.url, tokenizer="o200k_base")
+    customer.serve("endless", upstream.url, tokenizer="o200k_base")
 
     with caplog.at_level(logging.WARNING, "inference.serving.generation"):
-        text, reasons = answered(gateway, "endless", stream=stream)
+        text, reasons = answered(customer, "endless", stream=stream)
 
     assert reasons == {"length"}
     assert len(text) < 20 * BOUND + 1_000
     assert "past the output bound" in caplog.text
-    reservation = gateway.reservation()
+    reservation = customer.reservation()
     assert (reservation.state, reservation.basis) == ("settled", "observed")
     asked = Quantities(prompt=observed(0).prompt, completion=BOUND)
     assert reservation.charged_nanousd == cost(PRICE, asked)
@@ -61,10 +61,10 @@ def test_an_answer_without_end_is_cut_soon_after_its_bound(
 
 
 @BOTH
-def test_every_choice_is_ended(gateway: Gateway, upstream: FaultyUpstream, stream: bool) -> None:
-    gateway.serve("endless", upstream.url, tokenizer="o200k_base")
+def test_every_choice_is_ended(customer: ApiCustomer, upstream: FaultyUpstream, stream: bool) -> None:
+    customer.serve("endless", upstream.url, tokenizer="o200k_base")
 
-    answer = gateway.ask("endless", stream=stream, max_tokens=BOUND, n=2)
+    answer = customer.ask("endless", stream=stream, max_tokens=BOUND, n=2)
 
     body = records(answer.body)[:-1] if stream else [json.loads(answer.body)]
     ended = [each["index"] for record in body for each in record["choices"] if each["finish_reason"]]
@@ -75,12 +75,12 @@ def test_every_choice_is_ended(gateway: Gateway, upstream: FaultyUpstream, strea
 @VOCABULARIES
 @pytest.mark.parametrize("model", ["ok", "drip_bytes"])
 def test_an_answer_that_keeps_to_its_bound_is_whole(
-    gateway: Gateway, upstream: FaultyUpstream, stream: bool, tokenizer: str, model: str
+    customer: ApiCustomer, upstream: FaultyUpstream, stream: bool, tokenizer: str, model: str
 ) -> None:
     """Also where the server sends every character apart."""
-    gateway.serve(f"{model}?tokens={BOUND}", upstream.url, tokenizer=tokenizer)
+    customer.serve(f"{model}?tokens={BOUND}", upstream.url, tokenizer=tokenizer)
 
-    text, reasons = answered(gateway, f"{model}?tokens={BOUND}", stream=stream)
+    text, reasons = answered(customer, f"{model}?tokens={BOUND}", stream=stream)
 
     assert text == "".join(word(position) for position in range(BOUND))
     assert reasons == {"stop"}

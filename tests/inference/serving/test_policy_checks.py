@@ -30,7 +30,7 @@ from policies.verdicts.writer import writer as verdicts
 from tests.factories import SOMEONE
 from tests.harness.client import Answer
 from tests.harness.error_checks import assert_error
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 from tests.inference.serving.policy_requests import SAID, USER, ask, publish
 from tests.policies.factories import PHRASE, RULE
 
@@ -128,89 +128,89 @@ def assert_refused(answer: Answer, policy: Policy) -> None:
 @BOTH
 @pytest.mark.parametrize("hidden_in", CHAT_REQUESTS)
 def test_a_forbidden_chat_request_is_refused_wherever_it_hides(
-    gateway: Gateway, hidden_in: str, stream: bool
+    customer: ApiCustomer, hidden_in: str, stream: bool
 ) -> None:
-    gateway.simulate("echo")
-    policy = publish(gateway.project.organization, direction="request")
+    customer.simulate("echo")
+    policy = publish(customer.project.organization, direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", stream=stream, **CHAT_REQUESTS[hidden_in])
+    answer = ask(customer, "/v1/chat/completions", stream=stream, **CHAT_REQUESTS[hidden_in])
 
     assert answer.status == 403
     assert_refused(answer, policy)
-    assert gateway.reservation().state == Reservation.State.RELEASED
-    assert gateway.account.settled_nanousd == 0
+    assert customer.reservation().state == Reservation.State.RELEASED
+    assert customer.account.settled_nanousd == 0
 
 
 @BOTH
 @pytest.mark.parametrize("hidden_in", RESPONSES_REQUESTS)
 def test_a_forbidden_responses_request_is_refused_wherever_it_hides(
-    gateway: Gateway, hidden_in: str, stream: bool
+    customer: ApiCustomer, hidden_in: str, stream: bool
 ) -> None:
-    gateway.simulate("echo")
-    policy = publish(gateway.project.organization, direction="request")
+    customer.simulate("echo")
+    policy = publish(customer.project.organization, direction="request")
 
-    answer = ask(gateway, "/v1/responses", stream=stream, **RESPONSES_REQUESTS[hidden_in])
+    answer = ask(customer, "/v1/responses", stream=stream, **RESPONSES_REQUESTS[hidden_in])
 
     assert answer.status == 403
     assert_refused(answer, policy)
-    assert gateway.reservation().state == Reservation.State.RELEASED
+    assert customer.reservation().state == Reservation.State.RELEASED
 
 
 @BOTH
 @pytest.mark.parametrize("direction", ["request", "response", "both"])
 @pytest.mark.parametrize("endpoint", ["/v1/chat/completions", "/v1/responses"])
 def test_what_no_policy_matches_passes_unchanged(
-    gateway: Gateway, endpoint: str, direction: str, stream: bool
+    customer: ApiCustomer, endpoint: str, direction: str, stream: bool
 ) -> None:
-    gateway.simulate("echo")
+    customer.simulate("echo")
     fields = {"messages": [USER]} if "chat" in endpoint else {"input": "hello"}
-    publish(gateway.project.organization, direction=direction)
+    publish(customer.project.organization, direction=direction)
 
-    answer = ask(gateway, endpoint, stream=stream, **fields)
+    answer = ask(customer, endpoint, stream=stream, **fields)
 
     assert answer.status == 200
     assert b"hello" in answer.body
-    assert gateway.reservation().state == Reservation.State.SETTLED
+    assert customer.reservation().state == Reservation.State.SETTLED
 
 
 @BOTH
 @pytest.mark.parametrize("endpoint", ["/v1/chat/completions", "/v1/responses"])
 def test_a_forbidden_answer_never_leaves_and_is_paid_for(
-    gateway: Gateway, endpoint: str, stream: bool, settings: Any
+    customer: ApiCustomer, endpoint: str, stream: bool, settings: Any
 ) -> None:
     settings.GATEWAY_JUDGE_WINDOW_CHARACTERS = 40  # several windows before the phrase, which is cut in two
-    gateway.simulate("echo")
-    policy = publish(gateway.project.organization, direction="response")
+    customer.simulate("echo")
+    policy = publish(customer.project.organization, direction="response")
     text = "nothing to see here, " * 10 + SAID
     fields = {"messages": [{"role": "user", "content": text}]} if "chat" in endpoint else {"input": text}
 
-    answer = ask(gateway, endpoint, stream=stream, **fields)
+    answer = ask(customer, endpoint, stream=stream, **fields)
 
     assert_refused(answer, policy)
     assert answer.status == (200 if stream else 403)
-    assert gateway.reservation().state == Reservation.State.SETTLED
-    assert gateway.account.settled_nanousd > 0
+    assert customer.reservation().state == Reservation.State.SETTLED
+    assert customer.account.settled_nanousd > 0
 
 
 @BOTH
-def test_every_choice_is_judged(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("echo")
-    policy = publish(gateway.project.organization, direction="response")
+def test_every_choice_is_judged(customer: ApiCustomer, stream: bool) -> None:
+    customer.simulate("echo")
+    policy = publish(customer.project.organization, direction="response")
 
-    answer = ask(gateway, "/v1/chat/completions", n=3, stream=stream, **CHAT_REQUESTS["user"])
+    answer = ask(customer, "/v1/chat/completions", n=3, stream=stream, **CHAT_REQUESTS["user"])
 
     assert_refused(answer, policy)
 
 
 @BOTH
-def test_the_arguments_of_a_call_are_judged(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("echo")
-    policy = publish(gateway.project.organization, direction="response")
+def test_the_arguments_of_a_call_are_judged(customer: ApiCustomer, stream: bool) -> None:
+    customer.simulate("echo")
+    policy = publish(customer.project.organization, direction="response")
     parameters = {"type": "object", "properties": {"a": {"const": PHRASE}}, "required": ["a"]}
     tool = {"type": "function", "function": {**FUNCTION, "parameters": parameters}}
 
     answer = ask(
-        gateway,
+        customer,
         "/v1/chat/completions",
         messages=[USER],
         tools=[tool],
@@ -222,42 +222,44 @@ def test_the_arguments_of_a_call_are_judged(gateway: Gateway, stream: bool) -> N
 
 
 @BOTH
-def test_a_question_that_nobody_can_answer_is_a_503_and_costs_nothing(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("echo")
-    publish(gateway.project.organization, rule="Is this rude?", direction="request")
+def test_a_question_that_nobody_can_answer_is_a_503_and_costs_nothing(
+    customer: ApiCustomer, stream: bool
+) -> None:
+    customer.simulate("echo")
+    publish(customer.project.organization, rule="Is this rude?", direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", messages=[USER], stream=stream)
+    answer = ask(customer, "/v1/chat/completions", messages=[USER], stream=stream)
 
     assert_error(answer, 503, "policy_not_judged")
-    assert gateway.reservation().state == Reservation.State.RELEASED
+    assert customer.reservation().state == Reservation.State.RELEASED
 
 
-def test_an_image_cannot_be_judged_and_so_does_not_pass(gateway: Gateway) -> None:
-    gateway.simulate("echo", input_modalities=["text", "image"])
-    publish(gateway.project.organization, direction="request")
+def test_an_image_cannot_be_judged_and_so_does_not_pass(customer: ApiCustomer) -> None:
+    customer.simulate("echo", input_modalities=["text", "image"])
+    publish(customer.project.organization, direction="request")
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 
-    answer = ask(gateway, "/v1/chat/completions", messages=[{"role": "user", "content": [picture]}])
+    answer = ask(customer, "/v1/chat/completions", messages=[{"role": "user", "content": [picture]}])
 
     assert_error(answer, 503, "policy_not_judged")
 
 
 @BOTH
-def test_a_monitoring_policy_records_and_lets_pass(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("echo")
-    publish(gateway.project.organization, mode="monitoring", direction="request")
+def test_a_monitoring_policy_records_and_lets_pass(customer: ApiCustomer, stream: bool) -> None:
+    customer.simulate("echo")
+    publish(customer.project.organization, mode="monitoring", direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", stream=stream, **CHAT_REQUESTS["user"])
+    answer = ask(customer, "/v1/chat/completions", stream=stream, **CHAT_REQUESTS["user"])
 
     assert answer.status == 200
     assert b"internal" in answer.body
 
 
-def test_a_refusal_is_recorded_without_the_text(gateway: Gateway) -> None:
-    gateway.simulate("echo")
-    policy = publish(gateway.project.organization, direction="request")
+def test_a_refusal_is_recorded_without_the_text(customer: ApiCustomer) -> None:
+    customer.simulate("echo")
+    policy = publish(customer.project.organization, direction="request")
 
-    answer = ask(gateway, "/v1/chat/completions", **CHAT_REQUESTS["user"])
+    answer = ask(customer, "/v1/chat/completions", **CHAT_REQUESTS["user"])
 
     verdicts.flush()
     verdict = Verdict.objects.get()
@@ -266,25 +268,25 @@ def test_a_refusal_is_recorded_without_the_text(gateway: Gateway) -> None:
     assert PHRASE not in str(Verdict.objects.values().get())
 
 
-def test_a_request_may_name_further_policies(gateway: Gateway) -> None:
-    gateway.simulate("echo")
-    policy = publish(gateway.project.organization, direction="request", scope="unattached")
+def test_a_request_may_name_further_policies(customer: ApiCustomer) -> None:
+    customer.simulate("echo")
+    policy = publish(customer.project.organization, direction="request", scope="unattached")
     fields = CHAT_REQUESTS["user"]
 
-    assert ask(gateway, "/v1/chat/completions", **fields).status == 200
-    named = ask(gateway, "/v1/chat/completions", policy_ids=[str(policy.pk)] * 3, **fields)
+    assert ask(customer, "/v1/chat/completions", **fields).status == 200
+    named = ask(customer, "/v1/chat/completions", policy_ids=[str(policy.pk)] * 3, **fields)
 
     assert named.status == 403
     assert_refused(named, policy)
 
 
-def test_a_strangers_policy_cannot_be_named(gateway: Gateway, rival: Organization) -> None:
-    gateway.simulate("echo")
+def test_a_strangers_policy_cannot_be_named(customer: ApiCustomer, rival: Organization) -> None:
+    customer.simulate("echo")
     theirs = publish(rival, direction="request")
     nobodys = "00000000-0000-4000-8000-000000000000"
 
     answers = [
-        ask(gateway, "/v1/chat/completions", policy_ids=[identifier], messages=[USER])
+        ask(customer, "/v1/chat/completions", policy_ids=[identifier], messages=[USER])
         for identifier in (str(theirs.pk), nobodys)
     ]
 
@@ -293,15 +295,15 @@ def test_a_strangers_policy_cannot_be_named(gateway: Gateway, rival: Organizatio
     assert messages[0] == messages[1]
 
 
-def test_a_paused_policy_stops_nothing_from_then_on(gateway: Gateway) -> None:
-    gateway.simulate("echo")
-    policy = publish(gateway.project.organization, direction="request")
+def test_a_paused_policy_stops_nothing_from_then_on(customer: ApiCustomer) -> None:
+    customer.simulate("echo")
+    policy = publish(customer.project.organization, direction="request")
     fields = CHAT_REQUESTS["user"]
-    assert ask(gateway, "/v1/chat/completions", **fields).status == 403
+    assert ask(customer, "/v1/chat/completions", **fields).status == 403
 
     services.pause_policy(policy=policy, actor=SOMEONE)
 
-    assert ask(gateway, "/v1/chat/completions", **fields).status == 200
+    assert ask(customer, "/v1/chat/completions", **fields).status == 200
 
 
 @pytest.mark.parametrize(

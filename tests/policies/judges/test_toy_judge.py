@@ -23,7 +23,7 @@ from policies.judges.registry import JUDGES, JudgeKind, chosen_kind
 from policies.models import Policy
 from tests.harness.error_checks import assert_error
 from tests.harness.ledger_checks import assert_books_balance
-from tests.inference.customer import gateway_of
+from tests.inference.customer import customer_of
 from tests.policies.factories import make_published, noted
 
 RULE = "Is the text shouted?"
@@ -83,7 +83,7 @@ def test_the_setting_of_a_row_chooses_its_judge(toy_kind: JudgeKind, settings: A
 @pytest.fixture
 def customer(transactional_db: None, project: Project) -> Iterator[Any]:
     """Acme's application, with credit and a model that echoes. At its end, the books balance."""
-    with gateway_of(project) as made:
+    with customer_of(project) as made:
         made.simulate("echo")
         yield made
 

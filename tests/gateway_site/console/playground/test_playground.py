@@ -25,7 +25,7 @@ from tests.gateway_site.console.clients import customer, owner, person
 from tests.harness.client import exchange
 from tests.inference.activity.factories import make_request
 from tests.inference.catalog.factories import make_model, make_served_model
-from tests.inference.customer import Gateway, gateway_of, question, records, text_of
+from tests.inference.customer import ApiCustomer, customer_of, question, records, text_of
 from tests.policies.factories import PHRASE, make_published
 
 HOSTILE = "<script>alert(1)</script>"
@@ -33,8 +33,8 @@ PERMISSIONS = ("inference.use_playground", "inference.view_activity", "policies.
 
 
 @pytest.fixture
-def gateway(transactional_db: None, project: Project) -> Iterator[Gateway]:
-    with gateway_of(project) as made:
+def api_customer(transactional_db: None, project: Project) -> Iterator[ApiCustomer]:
+    with customer_of(project) as made:
         yield made
 
 
@@ -55,19 +55,19 @@ def receipt_of(client: Client, request_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["json", "sse"])
-def test_a_playground_request_is_answered_and_has_a_receipt(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("echo")
+def test_a_playground_request_is_answered_and_has_a_receipt(api_customer: ApiCustomer, stream: bool) -> None:
+    api_customer.simulate("echo")
     ada = owner()
-    value = take_key(ada, gateway.project)
+    value = take_key(ada, api_customer.project)
 
-    answer = gateway.post(question("echo", "hello you", stream=stream), key=value)
+    answer = api_customer.post(question("echo", "hello you", stream=stream), key=value)
     receipt = receipt_of(ada, answer.headers["x-request-id"])
 
     assert answer.status == 200
     assert text_of(answer) == "hello you"
-    reservation = gateway.reservation()
+    reservation = api_customer.reservation()
     key = ProjectKey.objects.get(name="Playground of ada")
-    assert (reservation.project_id, reservation.api_key_id) == (gateway.project.pk, key.pk)
+    assert (reservation.project_id, reservation.api_key_id) == (api_customer.project.pk, key.pk)
     assert reservation.state == Reservation.State.SETTLED
     assert (receipt["is_ready"], receipt["status"], receipt["verdicts"]) == (True, 200, [])
     assert receipt["completion_tokens"] == 2
@@ -75,12 +75,12 @@ def test_a_playground_request_is_answered_and_has_a_receipt(gateway: Gateway, st
     assert receipt["url"] == reverse("admin:inference_activity_change", args=[answer.headers["x-request-id"]])
 
 
-def test_the_key_is_short_lived_and_may_do_one_thing(gateway: Gateway) -> None:
+def test_the_key_is_short_lived_and_may_do_one_thing(api_customer: ApiCustomer) -> None:
     ada = owner()
-    take_key(ada, gateway.project)
+    take_key(ada, api_customer.project)
 
     key = ProjectKey.objects.get(name="Playground of ada")
-    assert key.project == gateway.project
+    assert key.project == api_customer.project
     assert key.permissions == ["inference:write"]
     assert key.expires_at is not None
     assert timedelta(minutes=59) < key.expires_at - timezone.now() <= timedelta(hours=1)
@@ -89,9 +89,9 @@ def test_the_key_is_short_lived_and_may_do_one_thing(gateway: Gateway) -> None:
     assert event.target_id == str(key.pk)
 
 
-def test_the_value_of_a_playground_key_is_sent_once_and_stored_nowhere(gateway: Gateway) -> None:
+def test_the_value_of_a_playground_key_is_sent_once_and_stored_nowhere(api_customer: ApiCustomer) -> None:
     ada = owner()
-    answer = ada.post(reverse("playground-session"), {"project": str(gateway.project.pk)})
+    answer = ada.post(reverse("playground-session"), {"project": str(api_customer.project.pk)})
     value = answer.json()["value"]
 
     assert "no-store" in answer["Cache-Control"]
@@ -100,50 +100,50 @@ def test_the_value_of_a_playground_key_is_sent_once_and_stored_nowhere(gateway: 
     assert value not in ada.get(reverse("playground")).content.decode()
 
 
-def test_a_new_key_ends_the_one_before(gateway: Gateway) -> None:
-    gateway.simulate("echo")
+def test_a_new_key_ends_the_one_before(api_customer: ApiCustomer) -> None:
+    api_customer.simulate("echo")
     ada = owner()
-    first = take_key(ada, gateway.project)
-    second = take_key(ada, gateway.project)
+    first = take_key(ada, api_customer.project)
+    second = take_key(ada, api_customer.project)
 
-    assert gateway.post(question("echo"), key=first).status == 401
-    assert gateway.post(question("echo"), key=second).status == 200
+    assert api_customer.post(question("echo"), key=first).status == 401
+    assert api_customer.post(question("echo"), key=second).status == 200
     assert ProjectKey.objects.filter(name="Playground of ada", revoked_at=None).count() == 1
 
 
-def test_leaving_the_page_ends_the_key(gateway: Gateway) -> None:
-    gateway.simulate("echo")
+def test_leaving_the_page_ends_the_key(api_customer: ApiCustomer) -> None:
+    api_customer.simulate("echo")
     ada = owner()
-    value = take_key(ada, gateway.project)
+    value = take_key(ada, api_customer.project)
 
     assert ada.post(reverse("playground-end")).status_code == 204
     assert ada.post(reverse("playground-end")).status_code == 204
 
-    assert gateway.post(question("echo"), key=value).status == 401
+    assert api_customer.post(question("echo"), key=value).status == 401
     assert SESSION_ENTRY not in ada.session
     trail = AuditEvent.objects.order_by("-id").values_list("action", "actor_label")
     assert trail[0] == ("project_key.revoke", "ada")
 
 
-def test_nobody_ends_anothers_key(gateway: Gateway) -> None:
-    take_key(owner(), gateway.project)
+def test_nobody_ends_anothers_key(api_customer: ApiCustomer) -> None:
+    take_key(owner(), api_customer.project)
     other = person(*PERMISSIONS)
     other.post(reverse("playground-end"))
-    take_key(other, gateway.project)
+    take_key(other, api_customer.project)
 
     own = ProjectKey.objects.filter(name__startswith="Playground of ")
     assert {key.status for key in own} == {KeyStatus.ACTIVE}
-    assert gateway.key.status is KeyStatus.ACTIVE
+    assert api_customer.key.status is KeyStatus.ACTIVE
 
 
-def test_policies_judge_it_and_say_so(gateway: Gateway) -> None:
-    gateway.simulate("echo")
-    make_published(gateway.project.organization, name=HOSTILE)
+def test_policies_judge_it_and_say_so(api_customer: ApiCustomer) -> None:
+    api_customer.simulate("echo")
+    make_published(api_customer.project.organization, name=HOSTILE)
     ada = owner()
-    value = take_key(ada, gateway.project)
+    value = take_key(ada, api_customer.project)
 
-    refused = gateway.post(question("echo", f"this is {PHRASE}"), key=value)
-    passed = gateway.post(question("echo", "this is for all"), key=value)
+    refused = api_customer.post(question("echo", f"this is {PHRASE}"), key=value)
+    passed = api_customer.post(question("echo", "this is for all"), key=value)
 
     assert (refused.status, refused.error["code"]) == (403, "policy_violation")
     receipt = receipt_of(ada, refused.headers["x-request-id"])
@@ -157,21 +157,23 @@ def test_policies_judge_it_and_say_so(gateway: Gateway) -> None:
     assert receipt_of(blind, refused.headers["x-request-id"])["verdicts"] == []
 
 
-def test_without_credit_it_is_refused_as_a_customer_is(gateway: Gateway, rival_project: Project) -> None:
-    gateway.simulate("echo")
+def test_without_credit_it_is_refused_as_a_customer_is(
+    api_customer: ApiCustomer, rival_project: Project
+) -> None:
+    api_customer.simulate("echo")
     ada = owner()
     value = take_key(ada, rival_project)
 
-    answer = gateway.post(question("echo"), key=value)
+    answer = api_customer.post(question("echo"), key=value)
 
     assert (answer.status, answer.error["code"]) == (402, "insufficient_credit")
     assert not Reservation.objects.exists()
 
 
-def test_a_browsers_own_headers_change_nothing(gateway: Gateway) -> None:
-    gateway.simulate("echo")
+def test_a_browsers_own_headers_change_nothing(api_customer: ApiCustomer) -> None:
+    api_customer.simulate("echo")
     ada = owner()
-    value = take_key(ada, gateway.project)
+    value = take_key(ada, api_customer.project)
     browser = {
         "Origin": "http://localhost",
         "Referer": "http://localhost/admin/playground/",
@@ -179,14 +181,14 @@ def test_a_browsers_own_headers_change_nothing(gateway: Gateway) -> None:
         "Cookie": f"sessionid={ada.cookies['sessionid'].value}",
     }
 
-    answer = gateway.post(question("echo", stream=True), key=value, headers=browser)
+    answer = api_customer.post(question("echo", stream=True), key=value, headers=browser)
 
     assert answer.status == 200
     assert records(answer.body)[-1] == "[DONE]"
 
 
-def test_being_logged_in_opens_nothing_to_customers(gateway: Gateway) -> None:
-    gateway.simulate("echo")
+def test_being_logged_in_opens_nothing_to_customers(api_customer: ApiCustomer) -> None:
+    api_customer.simulate("echo")
     cookie = f"sessionid={owner().cookies['sessionid'].value}"
     body = json.dumps(question("echo")).encode()
     headers = [("Cookie", cookie), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]

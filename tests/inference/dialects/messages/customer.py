@@ -7,14 +7,14 @@ from typing import Any
 
 from gateway_site.api.envelope import TOKEN_COUNT_PATH
 from tests.harness.client import Answer, exchange
-from tests.inference.customer import Gateway, closing_application
+from tests.inference.customer import ApiCustomer, closing_application
 
 # What stands around one message of the user in what a model reads.
 AROUND_ONE = 7
 
 
 def count(
-    gateway: Gateway,
+    customer: ApiCustomer,
     model: str = "echo",
     content: Any = "hello there",
     *,
@@ -25,7 +25,7 @@ def count(
     raw = json.dumps({"model": model, "messages": [{"role": "user", "content": content}], **fields}).encode()
     sent = {"Content-Type": "application/json", "Content-Length": str(len(raw)), **(headers or {})}
     if not {"authorization", "x-api-key"} & {name.lower() for name in sent}:
-        sent["Authorization"] = f"Bearer {gateway.value}"
+        sent["Authorization"] = f"Bearer {customer.value}"
     return exchange("POST", path, list(sent.items()), [raw], application=closing_application)
 
 

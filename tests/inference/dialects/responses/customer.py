@@ -7,11 +7,11 @@ from typing import Any
 
 from inference.dialects.responses import dialect
 from tests.harness.client import Answer, exchange
-from tests.inference.customer import HELLO, Gateway, closing_application
+from tests.inference.customer import HELLO, ApiCustomer, closing_application
 
 
 def ask(
-    gateway: Gateway,
+    customer: ApiCustomer,
     model: str,
     input: Any = HELLO,
     *,
@@ -22,7 +22,7 @@ def ask(
 ) -> Answer:
     raw = json.dumps({"model": model, "input": input, **fields}).encode()
     sent = {
-        "Authorization": f"Bearer {key or gateway.value}",
+        "Authorization": f"Bearer {key or customer.value}",
         "Content-Type": "application/json",
         "Content-Length": str(len(raw)),
         **(headers or {}),

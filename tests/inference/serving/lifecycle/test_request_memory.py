@@ -7,15 +7,15 @@ import gc
 
 from inference.serving.lifecycle.deadline import RequestTimer
 from inference.serving.lifecycle.request_task import RequestTask
-from tests.inference.customer import Gateway
+from tests.inference.customer import ApiCustomer
 from tests.inference.serving.paced_client import Caller, run
 
 
-def test_no_task_and_no_timer_waits_for_the_garbage_collector(gateway: Gateway) -> None:
-    gateway.simulate("echo")
+def test_no_task_and_no_timer_waits_for_the_garbage_collector(customer: ApiCustomer) -> None:
+    customer.simulate("echo")
 
     async def ask(stream: bool) -> None:
-        caller = Caller(gateway, "echo", stream=stream)
+        caller = Caller(customer, "echo", stream=stream)
         await caller.ended()
 
     async def story() -> list[str]:

@@ -16,7 +16,7 @@ from inference.dialects.chat.dialect import CHAT
 from inference.serving.lifecycle import request_task
 from inference.serving.response_sender import KEEP_ALIVE
 from inference.serving.usage_meter import UsageMeter
-from tests.inference.customer import HELLO, Gateway
+from tests.inference.customer import HELLO, ApiCustomer
 from tests.inference.serving.paced_client import Caller, run
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
@@ -55,11 +55,11 @@ def _fresh_backends() -> None:
     registry._made.clear()
 
 
-def test_it_works(gateway: Gateway) -> None:
-    gateway.simulate("echo")
+def test_it_works(customer: ApiCustomer) -> None:
+    customer.simulate("echo")
 
     async def story() -> bytes:
-        caller = Caller(gateway, "echo", stream=True)
+        caller = Caller(customer, "echo", stream=True)
         await caller.ended()
         return caller.content
 
@@ -67,11 +67,11 @@ def test_it_works(gateway: Gateway) -> None:
     assert not request_task.running_requests
 
 
-def test_the_head_of_a_stream_comes_with_its_first_record(gateway: Gateway) -> None:
-    gateway.simulate("fails-slow-1")
+def test_the_head_of_a_stream_comes_with_its_first_record(customer: ApiCustomer) -> None:
+    customer.simulate("fails-slow-1")
 
     async def story() -> list[dict[str, Any]]:
-        caller = Caller(gateway, "fails-slow-1", stream=True)
+        caller = Caller(customer, "fails-slow-1", stream=True)
         await asyncio.sleep(0.3)
         assert caller.messages == []
         await caller.until_records(1)
@@ -84,11 +84,11 @@ def test_the_head_of_a_stream_comes_with_its_first_record(gateway: Gateway) -> N
     assert first["body"].startswith(b"data: {")
 
 
-def test_a_disconnect_stops_the_backend_and_is_charged_what_was_generated(gateway: Gateway) -> None:
-    gateway.simulate("paced-1000x100")
+def test_a_disconnect_stops_the_backend_and_is_charged_what_was_generated(customer: ApiCustomer) -> None:
+    customer.simulate("paced-1000x100")
 
     async def story() -> int:
-        caller = Caller(gateway, "paced-1000x100", stream=True)
+        caller = Caller(customer, "paced-1000x100", stream=True)
         await caller.until_records(5)
         assert simulator().running == 1
         caller.disconnect()
@@ -97,50 +97,50 @@ def test_a_disconnect_stops_the_backend_and_is_charged_what_was_generated(gatewa
         return len(caller.content.strip().split(b"\n\n"))
 
     words = run(story)
-    row = gateway.reservation()
+    row = customer.reservation()
     assert (row.state, row.basis) == ("settled", "observed")
     assert 5 <= words < 20
-    activity = gateway.activity()
+    activity = customer.activity()
     assert (activity.status, activity.code) == (499, "client_closed_request")
     assert activity.completion_tokens in range(words, words + 2)
     assert activity.cost_nanousd == row.charged_nanousd
 
 
-def test_a_client_that_waits_for_json_and_leaves_is_charged_too(gateway: Gateway) -> None:
-    gateway.simulate("fails-hang-midway")
+def test_a_client_that_waits_for_json_and_leaves_is_charged_too(customer: ApiCustomer) -> None:
+    customer.simulate("fails-hang-midway")
 
     async def story() -> None:
-        caller = Caller(gateway, "fails-hang-midway")
+        caller = Caller(customer, "fails-hang-midway")
         await until_generated(3)
         caller.disconnect()
         await caller.ended()
         assert caller.messages == []
 
     run(story)
-    assert gateway.reservation().basis == "observed"
-    assert gateway.activity().completion_tokens == 3
+    assert customer.reservation().basis == "observed"
+    assert customer.activity().completion_tokens == 3
 
 
 @BOTH
-def test_a_disconnect_before_the_first_word_is_unknown(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("fails-hang")
+def test_a_disconnect_before_the_first_word_is_unknown(customer: ApiCustomer, stream: bool) -> None:
+    customer.simulate("fails-hang")
 
     async def story() -> None:
-        caller = Caller(gateway, "fails-hang", stream=stream)
+        caller = Caller(customer, "fails-hang", stream=stream)
         await until_running()
         caller.disconnect()
         await caller.ended()
         assert caller.messages == []
 
     run(story)
-    assert gateway.reservation().state == "unknown"
-    assert gateway.activity().cost_nanousd is None
+    assert customer.reservation().state == "unknown"
+    assert customer.activity().cost_nanousd is None
 
 
 def test_a_disconnect_while_credit_is_held_leaves_no_hold(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway.simulate("echo")
+    customer.simulate("echo")
     reserve = Ledger.reserve
 
     async def story() -> None:
@@ -151,7 +151,7 @@ def test_a_disconnect_while_credit_is_held_leaves_no_hold(
             return await reserve(self, request)
 
         monkeypatch.setattr(Ledger, "reserve", slow_reserve)
-        caller = Caller(gateway, "echo", stream=True)
+        caller = Caller(customer, "echo", stream=True)
         await asked.wait()
         caller.disconnect()
         await caller.ended()
@@ -162,9 +162,9 @@ def test_a_disconnect_while_credit_is_held_leaves_no_hold(
 
 
 def test_a_disconnect_while_it_is_settled_changes_nothing(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway.simulate("echo")
+    customer.simulate("echo")
     settle = Ledger.settle
 
     async def story() -> None:
@@ -177,24 +177,24 @@ def test_a_disconnect_while_it_is_settled_changes_nothing(
             return await settle(self, *args)
 
         monkeypatch.setattr(Ledger, "settle", settle_late)
-        caller = Caller(gateway, "echo", stream=True)
+        caller = Caller(customer, "echo", stream=True)
         await caller.ended()
 
     run(story)
-    assert gateway.reservation().basis == "usage"
-    assert gateway.activity().status == 200
+    assert customer.reservation().basis == "usage"
+    assert customer.activity().status == 200
 
 
 @BOTH
 def test_it_is_settled_before_the_last_byte(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, stream: bool
+    customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
-    gateway.simulate("echo")
+    customer.simulate("echo")
     settle = Ledger.settle
     seen: list[bytes] = []
 
     async def story() -> bytes:
-        caller = Caller(gateway, "echo", stream=stream)
+        caller = Caller(customer, "echo", stream=stream)
 
         async def watched(self: Ledger, *args: Any) -> Any:
             outcome = await settle(self, *args)
@@ -213,14 +213,14 @@ def test_it_is_settled_before_the_last_byte(
 
 
 def test_a_client_that_stops_reading_stops_the_backend_and_is_given_up(
-    gateway: Gateway, settings: Any
+    customer: ApiCustomer, settings: Any
 ) -> None:
     settings.GATEWAY_SLOW_READER_SECONDS = 1
     settings.GATEWAY_HEARTBEAT_SECONDS = 1
-    gateway.simulate("paced-100000x0", context_length=200_000, max_output_length=100_000)
+    customer.simulate("paced-100000x0", context_length=200_000, max_output_length=100_000)
 
     async def story() -> int:
-        caller = Caller(gateway, "paced-100000x0", stream=True, max_tokens=100_000)
+        caller = Caller(customer, "paced-100000x0", stream=True, max_tokens=100_000)
         await caller.until_records(3)
         caller.is_reading.clear()
         written = len(caller.messages)
@@ -229,16 +229,16 @@ def test_a_client_that_stops_reading_stops_the_backend_and_is_given_up(
         return len(caller.messages) - written
 
     assert run(story) == 0
-    assert gateway.reservation().basis == "observed"
+    assert customer.reservation().basis == "observed"
 
 
-def test_a_silent_stream_is_kept_alive_with_comments(gateway: Gateway, settings: Any) -> None:
+def test_a_silent_stream_is_kept_alive_with_comments(customer: ApiCustomer, settings: Any) -> None:
     settings.GATEWAY_PING_SECONDS = 1
     settings.GATEWAY_HEARTBEAT_SECONDS = 1
-    gateway.simulate("fails-hang-midway")
+    customer.simulate("fails-hang-midway")
 
     async def story() -> Caller:
-        caller = Caller(gateway, "fails-hang-midway", stream=True)
+        caller = Caller(customer, "fails-hang-midway", stream=True)
         await caller.until(lambda caller: KEEP_ALIVE in caller.content)
         caller.disconnect()
         await caller.ended()
@@ -249,23 +249,23 @@ def test_a_silent_stream_is_kept_alive_with_comments(gateway: Gateway, settings:
     assert len(caller.records) == 3
 
 
-def test_no_comment_comes_before_the_first_record(gateway: Gateway, settings: Any) -> None:
+def test_no_comment_comes_before_the_first_record(customer: ApiCustomer, settings: Any) -> None:
     settings.GATEWAY_PING_SECONDS = 1
     settings.GATEWAY_HEARTBEAT_SECONDS = 1
     settings.GATEWAY_DEADLINE_SECONDS = 3
-    gateway.simulate("fails-hang")
+    customer.simulate("fails-hang")
 
     async def story() -> int:
-        caller = Caller(gateway, "fails-hang", stream=True)
+        caller = Caller(customer, "fails-hang", stream=True)
         await caller.ended()
         return caller.status
 
     assert run(story) == 504
 
 
-def test_heartbeats_tell_the_ledger_what_was_generated(gateway: Gateway, settings: Any) -> None:
+def test_heartbeats_tell_the_ledger_what_was_generated(customer: ApiCustomer, settings: Any) -> None:
     settings.GATEWAY_HEARTBEAT_SECONDS = 1
-    gateway.simulate("fails-hang-midway")
+    customer.simulate("fails-hang-midway")
     beats: list[Any] = []
     beat = Ledger.heartbeat
 
@@ -279,7 +279,7 @@ def test_heartbeats_tell_the_ledger_what_was_generated(gateway: Gateway, setting
             return alive
 
         monkeypatch.setattr(Ledger, "heartbeat", watched)
-        caller = Caller(gateway, "fails-hang-midway", stream=True)
+        caller = Caller(customer, "fails-hang-midway", stream=True)
         await caller.until_records(3)
         await done.wait()
         caller.disconnect()
@@ -290,15 +290,15 @@ def test_heartbeats_tell_the_ledger_what_was_generated(gateway: Gateway, setting
     ((observed, alive),) = beats
     assert alive
     assert observed.completion == 3
-    assert gateway.reservation().observed == observed
+    assert customer.reservation().observed == observed
 
 
 @BOTH
-def test_a_process_that_ends_says_so_and_settles(gateway: Gateway, stream: bool) -> None:
-    gateway.simulate("fails-hang-midway")
+def test_a_process_that_ends_says_so_and_settles(customer: ApiCustomer, stream: bool) -> None:
+    customer.simulate("fails-hang-midway")
 
     async def story() -> Caller:
-        caller = Caller(gateway, "fails-hang-midway", stream=stream)
+        caller = Caller(customer, "fails-hang-midway", stream=stream)
         if stream:
             await caller.until_records(3)
         else:
@@ -313,25 +313,27 @@ def test_a_process_that_ends_says_so_and_settles(gateway: Gateway, stream: bool)
     else:
         assert caller.status == 503
         assert (b"x-should-retry", b"false") in caller.messages[0]["headers"]
-    assert gateway.reservation().basis == "observed"
+    assert customer.reservation().basis == "observed"
 
 
-def test_a_server_that_cancels_the_connection_gets_it_settled(gateway: Gateway) -> None:
-    gateway.simulate("paced-1000x100")
+def test_a_server_that_cancels_the_connection_gets_it_settled(customer: ApiCustomer) -> None:
+    customer.simulate("paced-1000x100")
 
     async def story() -> Caller:
-        caller = Caller(gateway, "paced-1000x100", stream=True)
+        caller = Caller(customer, "paced-1000x100", stream=True)
         await caller.until_records(3)
         caller.task.cancel()
         await caller.ended()
         return caller
 
     assert run(story).records[-1]["error"]["code"] == "shutting_down"
-    assert gateway.reservation().basis == "observed"
+    assert customer.reservation().basis == "observed"
 
 
-def test_a_bug_in_a_stream_ends_it_with_a_record(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway.simulate("echo")
+def test_a_bug_in_a_stream_ends_it_with_a_record(
+    customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    customer.simulate("echo")
     count = UsageMeter.count
 
     def broken(self: Any, event: Any) -> None:
@@ -342,32 +344,32 @@ def test_a_bug_in_a_stream_ends_it_with_a_record(gateway: Gateway, monkeypatch: 
     monkeypatch.setattr(UsageMeter, "count", broken)
 
     async def story() -> Caller:
-        caller = Caller(gateway, "echo", stream=True)
+        caller = Caller(customer, "echo", stream=True)
         await caller.ended()
         return caller
 
     caller = run(story)
     assert caller.records[-1]["error"]["code"] == "internal_error"
     assert b"secret" not in caller.content
-    assert gateway.reservation().basis == "observed"
+    assert customer.reservation().basis == "observed"
 
 
 def test_a_hold_whose_events_nobody_reads_is_given_back(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway.simulate("echo")
+    customer.simulate("echo")
 
     def broken(*args: Any) -> Any:
         raise RuntimeError("no writer")
 
     monkeypatch.setattr(CHAT, "writer", broken)
 
-    assert gateway.ask("echo").status == 500
-    assert gateway.reservation().state == "released"
+    assert customer.ask("echo").status == 500
+    assert customer.reservation().state == "released"
 
 
-def test_the_life_of_a_process(gateway: Gateway) -> None:
-    gateway.simulate("paced-1000x100")
+def test_the_life_of_a_process(customer: ApiCustomer) -> None:
+    customer.simulate("paced-1000x100")
     sent: list[str] = []
 
     async def story() -> Caller:
@@ -378,7 +380,7 @@ def test_the_life_of_a_process(gateway: Gateway) -> None:
 
         life = asyncio.create_task(Lifespan()({"type": "lifespan"}, messages.get, send))
         messages.put_nowait({"type": "lifespan.startup"})
-        caller = Caller(gateway, "paced-1000x100", stream=True)
+        caller = Caller(customer, "paced-1000x100", stream=True)
         await caller.until_records(3)
         messages.put_nowait({"type": "lifespan.shutdown"})
         await life
@@ -387,5 +389,5 @@ def test_the_life_of_a_process(gateway: Gateway) -> None:
 
     assert run(story).records[-1]["error"]["code"] == "shutting_down"
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    assert gateway.activity().code == "shutting_down"
-    assert HELLO not in str(vars(gateway.activity()))
+    assert customer.activity().code == "shutting_down"
+    assert HELLO not in str(vars(customer.activity()))

@@ -10,7 +10,7 @@ from inference.serving.load_balancing.circuit_breaker import FAILURES_TO_OPEN
 from inference.serving.load_balancing.load_balancer import load_balancer
 from tests.harness.error_checks import assert_error
 from tests.inference.catalog.factories import deploy, make_backend, make_model
-from tests.inference.customer import COLUMNS, HELLO, Gateway, text_of
+from tests.inference.customer import COLUMNS, HELLO, ApiCustomer, text_of
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
 FIRST = 1_000_000  # a weight that is asked first, for all that a test will ever see
@@ -30,13 +30,15 @@ def make_pair(first: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("first", ["fails-refused", "fails-500", "fails-busy", "fails-501"])
-def test_a_request_falls_back_where_nothing_can_be_owed(gateway: Gateway, first: str, stream: bool) -> None:
+def test_a_request_falls_back_where_nothing_can_be_owed(
+    customer: ApiCustomer, first: str, stream: bool
+) -> None:
     make_pair(first)
 
-    answer = gateway.ask("pair", stream=stream)
+    answer = customer.ask("pair", stream=stream)
 
     assert text_of(answer) == HELLO
-    row, activity = gateway.reservation(), gateway.activity()
+    row, activity = customer.reservation(), customer.activity()
     assert (row.state, row.basis) == ("settled", "usage")
     assert (activity.attempts, activity.deployment, activity.status) == (2, "simulator/echo", 200)
 
@@ -46,49 +48,49 @@ def test_a_request_falls_back_where_nothing_can_be_owed(gateway: Gateway, first:
     ("first", "status", "state"), [("fails-reset", 502, "unknown"), ("fails-rejected", 422, "released")]
 )
 def test_no_fallback_where_something_may_be_owed_or_no_other_would_do_better(
-    gateway: Gateway, first: str, status: int, state: str, stream: bool
+    customer: ApiCustomer, first: str, status: int, state: str, stream: bool
 ) -> None:
     make_pair(first)
 
-    assert gateway.ask("pair", stream=stream).status == status
-    assert gateway.reservation().state == state
-    assert gateway.activity().attempts == 1
+    assert customer.ask("pair", stream=stream).status == status
+    assert customer.reservation().state == state
+    assert customer.activity().attempts == 1
 
 
 @BOTH
-def test_no_fallback_after_the_first_word(gateway: Gateway, stream: bool) -> None:
+def test_no_fallback_after_the_first_word(customer: ApiCustomer, stream: bool) -> None:
     make_pair("fails-cut-midway")
 
-    answer = gateway.ask("pair", stream=stream)
+    answer = customer.ask("pair", stream=stream)
 
     assert answer.status == (200 if stream else 502)
     assert HELLO not in str(answer.body)
-    assert gateway.activity().attempts == 1
+    assert customer.activity().attempts == 1
 
 
-def test_when_all_fail_the_client_gets_the_last_ones_error(gateway: Gateway) -> None:
+def test_when_all_fail_the_client_gets_the_last_ones_error(customer: ApiCustomer) -> None:
     model, backend = make_model("pair", **COLUMNS), make_backend()
     deploy(model, backend, "fails-500", weight=FIRST)
     deploy(model, backend, "fails-busy", weight=1)
 
-    assert_error(gateway.ask("pair"), 429, "backend_busy")
-    assert gateway.reservation().state == "released"
+    assert_error(customer.ask("pair"), 429, "backend_busy")
+    assert customer.reservation().state == "released"
 
 
-def test_a_circuit_breaker_keeps_requests_from_a_deployment_that_fails(gateway: Gateway) -> None:
+def test_a_circuit_breaker_keeps_requests_from_a_deployment_that_fails(customer: ApiCustomer) -> None:
     make_pair("fails-500")
 
     for _ in range(FAILURES_TO_OPEN):
-        gateway.ask("pair")
-    gateway.ask("pair")
+        customer.ask("pair")
+    customer.ask("pair")
 
     writer.flush()
     latest = Activity.objects.latest("created_at")
     assert (latest.attempts, latest.deployment) == (1, "simulator/echo")
 
 
-def test_a_clients_own_fault_does_not_count_against_a_deployment(gateway: Gateway) -> None:
+def test_a_clients_own_fault_does_not_count_against_a_deployment(customer: ApiCustomer) -> None:
     make_pair("fails-rejected")
 
     for _ in range(FAILURES_TO_OPEN + 1):
-        assert gateway.ask("pair").status == 422
+        assert customer.ask("pair").status == 422
