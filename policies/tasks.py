@@ -6,12 +6,12 @@ import logging
 
 from celery import shared_task
 
-from policies.verdicts import records
+from policies.verdicts import retention
 
 logger = logging.getLogger(__name__)
 
 
 @shared_task
 def prune_verdicts() -> None:
-    forgotten = records.prune_verdicts()
+    forgotten = retention.prune_verdicts()
     logger.info("forgot %d verdicts", forgotten)

@@ -13,7 +13,8 @@ from typing import Protocol
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from billing.ledger.changes import Changes, TouchedReservations
-from billing.ledger.decisions import MINUTE, Decisions, OperationIds
+from billing.ledger.decisions import Decisions, OperationIds
+from billing.ledger.key_rate_limit import MINUTE
 from billing.ledger.operations import (
     Heartbeat,
     HoldRequest,

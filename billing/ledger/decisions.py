@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from billing.ledger import key_rate_limit
 from billing.ledger.cap_periods import period_of
 from billing.ledger.changes import (
     AccountDelta,
@@ -43,19 +44,13 @@ from billing.prices.bill import BillLine
 from billing.prices.price import Quantities
 from gateway_site.api.errors import (
     ApiError,
-    ConcurrencyExceeded,
     InsufficientCredit,
     NotFound,
     ProjectArchivedForUse,
-    RateLimited,
     SpendingCapExceeded,
     Unauthenticated,
     Unavailable,
 )
-
-MINUTE = timedelta(minutes=1)
-# A slot is free again as soon as any of the key's requests ends.
-CONCURRENCY_RETRY_SECONDS = 1
 
 
 class OperationIds(NamedTuple):
@@ -243,19 +238,10 @@ class Decisions:
         return ProjectArchivedForUse() if project.is_archived else None
 
     def _refuse_over_rate_limit(self, meter: MeterRow, key_id: str) -> ApiError | None:
-        per_minute, at_once = self.limits.requests_per_minute, self.limits.concurrency
-        if per_minute and meter.window_requests >= per_minute:
+        if key_rate_limit.is_spent(meter, self.limits):
             self.spent_keys.add(key_id)
-            return RateLimited(
-                f"This key may make {per_minute} requests a minute; none is left in this one.",
-                retry_after_seconds=60 - self.now.second,
-            )
-        if at_once and meter.live_holds >= at_once:
-            return ConcurrencyExceeded(
-                f"This key may have {at_once} requests running at once, and {meter.live_holds} are.",
-                retry_after_seconds=CONCURRENCY_RETRY_SECONDS,
-            )
-        return None
+            return key_rate_limit.rate_limited(self.limits, retry_after_seconds=60 - self.now.second)
+        return key_rate_limit.refuse_over_concurrency(meter, self.limits)
 
     def _refuse_over_credit(
         self, organization_id: str, project_id: str, key_id: str, amount: int
@@ -283,10 +269,7 @@ class Decisions:
         meter = self.rows.meters.get(key_id)
         if meter is None:
             meter = self.rows.meters[key_id] = MeterRow(key_id, 0, self.window, 0)
-        # Not back by a minute: a clock that is set right by seconds must not open the same window twice. But
-        # by more: a window that began while the clock was an hour ahead must not last until that hour comes.
-        if not self.window <= meter.window_starts_at <= self.window + MINUTE:
-            meter.window_starts_at, meter.window_requests = self.window, 0
+        key_rate_limit.turn_window(meter, self.window)
         return meter
 
     def _count(

@@ -19,6 +19,7 @@ from typing import Any
 
 from django.conf import settings
 
+from billing.ledger import key_rate_limit
 from billing.ledger.operations import (
     Heartbeat,
     Hold,
@@ -35,7 +36,7 @@ from billing.ledger.operations import (
 from billing.ledger.worker import Ticket, Worker
 from billing.models import ChargeBasis
 from billing.prices.price import Quantities
-from gateway_site.api.errors import ApiError, RateLimited, Unavailable
+from gateway_site.api.errors import ApiError, Unavailable
 from gateway_site.api.loop_timer import LoopTimer
 
 # More than this many waiting means that the database cannot keep up; new requests are turned away.
@@ -170,11 +171,7 @@ class Ledger:
         if until is not None:
             left = until - time.monotonic()
             if left > 0:
-                raise RateLimited(
-                    f"This key may make {self.limits.requests_per_minute} requests a minute;"
-                    " none is left in this one.",
-                    retry_after_seconds=math.ceil(left),
-                )
+                raise key_rate_limit.rate_limited(self.limits, retry_after_seconds=math.ceil(left))
             self.worker.spent_keys.pop(request.key_id.hex, None)
         if self.worker.queued > MAX_QUEUED:
             raise Unavailable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime
 
 from django.db import models
 from django.db.models import F, Q
@@ -147,6 +146,3 @@ class Reservation(models.Model):
     def observed(self) -> Quantities | None:
         seen = {quantity: getattr(self, observed_column(quantity)) for quantity in QUANTITIES}
         return None if None in seen.values() else Quantities(**seen)
-
-    def lease_has_expired(self, moment: datetime) -> bool:
-        return self.state == self.State.HELD and self.lease_expires_at < moment

@@ -1,5 +1,5 @@
 """
-What a request costs: the hold before it, and the lines of the bill after it. Nothing here touches a database.
+What a request costs, and the lines of its bill. Nothing here touches a database.
 
 One function turns quantities into an amount, for the hold and for the charge, and it rounds once, up, at
 the end. It only grows when a quantity grows, so a charge within the quantities that were held for is
@@ -7,8 +7,6 @@ within the hold.
 """
 
 from __future__ import annotations
-
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -42,44 +40,12 @@ def cost(price: Price, used: Quantities) -> int:
     return _in_nano(sum([picousd for _, _, picousd in _unrounded(price, used)]))
 
 
-def hold_amount(
-    price: Price, *, prompt_upper: int, completion_bound: int, choices: int = 1, **bounds: int
-) -> int:
-    """
-    The most that a request can cost, in nano-USD.
-
-    `prompt_upper` is a true upper bound (tokenizer count plus template overhead, else bytes) and
-    `completion_bound` is per choice, clamped by the model's own maximum already. `bounds` are those of the
-    other quantities, such as `images`.
-    """
-    most = Quantities(prompt=prompt_upper, completion=choices * completion_bound, **bounds)
-    return cost(_dearest(price), most)
-
-
-# A deployment has few prices.
-@lru_cache(maxsize=1_024)
-def _dearest(price: Price) -> Price:
-    """The price with each part at the most that one of it may cost."""
-    # A discount for cached tokens is never assumed; a surcharge for them is.
-    return Price(
-        **{
-            part.name: max(getattr(price, each.name) for each in (part, *parts_within(part)))
-            for part in PARTS
-        }
-    )
-
-
-def lines_of(price: Price, used: Quantities, charged_nanousd: int) -> list[BillLine]:
-    """
-    The charge as line items that sum to it exactly.
-
-    At least one line, so that a charge of zero is seen to be final.
-    """
-    return _lines(_unrounded(price, used), charged_nanousd)
-
-
 def bill(price: Price, used: Quantities, most_nanousd: int) -> tuple[int, list[BillLine]]:
-    """What `used` costs, and the lines of what is charged for it: at most `most_nanousd`."""
+    """
+    What `used` costs, and the lines of what is charged for it: at most `most_nanousd`.
+
+    The lines sum to the charge exactly. There is at least one, so that a charge of zero is seen to be final.
+    """
     parts = _unrounded(price, used)
     total = _in_nano(sum([picousd for _, _, picousd in parts]))
     return total, _lines(parts, min(total, most_nanousd))

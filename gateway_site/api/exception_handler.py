@@ -100,11 +100,6 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     return respond(PermissionDenied(), request.path)
 
 
-def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer for what a middleware or a page raised; Django has logged it, and calls this meanwhile."""
-    return respond(current_api_error(), request.path)
-
-
 def current_api_error() -> ApiError:
     """The error that a client sees for the exception being handled."""
     exc = sys.exc_info()[1]

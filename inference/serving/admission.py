@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from billing.ledger.ledger import get_ledger
 from billing.ledger.operations import Hold, HoldRequest
-from billing.prices.bill import hold_amount
+from billing.prices.hold import hold_amount
 from gateway_site.api.errors import ContextLengthExceeded, UnsupportedOption
 from inference import tokenizer
 from inference.backends.base import require_options

@@ -62,11 +62,6 @@ def effective_policies(project: Project) -> list[Policy]:
     return [policy for policy in in_force if attached(policy).is_automatic_for(project.pk)]
 
 
-def effective_versions(project: Project) -> list[AttachedVersion]:
-    """The versions that apply to every request of the project, the oldest policy first."""
-    return [attached(policy) for policy in effective_policies(project)]
-
-
 def versions_for_request(
     snapshot: PolicySnapshot, project_id: uuid.UUID, policy_ids: Sequence[str] = ()
 ) -> list[AttachedVersion]:

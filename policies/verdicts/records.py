@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from django.conf import settings
 from django.db.models import Count, Q
 from django.utils import timezone
 from msgspec import Struct
@@ -17,7 +16,6 @@ from policies.enforcement.judging import PolicyFinding
 from policies.models import Direction, Policy, Verdict, VerdictOutcome
 from policies.verdicts.writer import writer
 
-PRUNED_AT_ONCE = 10_000
 MAX_EVIDENCE = 100_000
 
 
@@ -94,16 +92,3 @@ def evidence_of(policy: Policy) -> Evidence:
     return Evidence(
         counts["conclusive"], counts["inconclusive"], [(each, counts[f"at_{each}"]) for each in SWEEP]
     )
-
-
-def prune_verdicts() -> int:
-    """Delete verdicts that are past their days, a few at a time so that no lock is held for long."""
-    oldest = timezone.now() - timedelta(days=settings.GATEWAY_VERDICT_DAYS)
-    total = 0
-    while True:
-        few = list(
-            Verdict.objects.filter(occurred_at__lt=oldest).values_list("pk", flat=True)[:PRUNED_AT_ONCE]
-        )
-        if not few:
-            return total
-        total += Verdict.objects.filter(pk__in=few).delete()[0]

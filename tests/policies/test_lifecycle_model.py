@@ -151,7 +151,7 @@ class Lifecycle(RuleBasedStateMachine):
     @invariant()
     def it_applies_as_it_was_published(self) -> None:
         is_in_force = self.model.state in ("monitoring", "enforcing")
-        applied = attachment.effective_versions(self.project)
+        applied = list(map(attachment.attached, attachment.effective_policies(self.project)))
         if is_in_force and self.model.versions[-1]["scope"] == "organization":
             assert [(each.rule, each.mode) for each in applied] == [
                 (self.model.versions[-1]["rule"], self.model.versions[-1]["mode"])

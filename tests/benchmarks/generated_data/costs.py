@@ -16,7 +16,7 @@ from django.db.models import F
 
 from billing.models import Account
 from billing.money import MAX_NANOUSD, usd
-from billing.prices.bill import cost, lines_of
+from billing.prices.bill import bill, cost
 from billing.prices.parts import PARTS
 from billing.prices.price import Price, Quantities
 from billing.reports.rollup import roll_up
@@ -152,7 +152,7 @@ def _templates(keys: list[ProjectKey], models: int, rng: random.Random) -> list[
         owner = (key.project.organization_id.hex, key.project_id.hex, key.pk.hex)
         prices = (getattr(PRICE, part.name) for part in PARTS)
         amounts = (*map(str, prices), "settled", "usage", str(charged), str(charged), "0")
-        parts = {line.item: line for line in lines_of(PRICE, used, charged)}
+        parts = {line.item: line for line in bill(PRICE, used, charged)[1]}
         prompt, completion = (
             (f"{model}, {item}", str(parts[item].quantity), str(parts[item].amount_nanousd))
             for item in ("prompt", "completion")

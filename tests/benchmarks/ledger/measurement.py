@@ -187,7 +187,7 @@ def orm_settle(reservation_id: uuid.UUID) -> None:
             "quantity": line.quantity,
             "amount_nanousd": line.amount_nanousd,
         }
-        for line in bill.lines_of(row.price, USED, row.charged_nanousd)
+        for line in bill.bill(row.price, USED, row.charged_nanousd)[1]
     ]
     CostLine.objects.bulk_create([CostLine(reservation=row, **line) for line in lines])
     UnrolledCost.objects.bulk_create([UnrolledCost(lines=1, **line) for line in lines])

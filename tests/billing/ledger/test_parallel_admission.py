@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from billing.models import Reservation
-from billing.prices.bill import hold_amount
+from billing.prices.hold import hold_amount
 from billing.prices.price import Price
 from organization import services as organization_services
 from tests.billing.factories import SOMEONE, Customer, make_customer, stay_within_a_minute

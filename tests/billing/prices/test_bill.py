@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.money import MAX_NANOUSD, parse_price, usd
-from billing.prices.bill import cost, hold_amount, lines_of, split
+from billing.prices.bill import bill, cost, split
+from billing.prices.hold import hold_amount
 from billing.prices.parts import PARTS
 from billing.prices.price import Price, Quantities
 
@@ -85,8 +86,9 @@ def test_lines_sum_to_the_charge_whatever_it_was_limited_to(
 ) -> None:
     charged = min(cost(price, use[1]), limit)
 
-    lines = lines_of(price, use[1], charged)
+    total, lines = bill(price, use[1], limit)
 
+    assert total == cost(price, use[1])
     assert lines
     assert sum(line.amount_nanousd for line in lines) == charged
     assert all(line.amount_nanousd >= 0 for line in lines)
@@ -94,7 +96,7 @@ def test_lines_sum_to_the_charge_whatever_it_was_limited_to(
 
 
 def test_a_use_of_nothing_has_a_line_of_zero() -> None:
-    (line,) = lines_of(Price(prompt=1), Quantities(), 0)
+    _, (line,) = bill(Price(prompt=1), Quantities(), 0)
 
     assert (line.item, line.quantity, line.amount_nanousd) == ("prompt", 0, 0)
 

@@ -57,7 +57,8 @@ def declared() -> dict[str, Any]:
 
 def computed() -> dict[str, Any]:
     """The arithmetic: what is held, and the lines of the bill."""
-    from billing.prices.bill import bill, hold_amount
+    from billing.prices.bill import bill
+    from billing.prices.hold import hold_amount
     from billing.prices.price import Price, Quantities
 
     cost, lines = bill(Price(**PRICE), Quantities(**USED), 10**9)
@@ -92,7 +93,7 @@ def stored() -> dict[str, Any]:
     from billing.ledger import batch
     from billing.ledger.operations import Expire, Heartbeat, Hold, LedgerLimits
     from billing.models import CostLine, Reservation
-    from billing.prices.bill import hold_amount
+    from billing.prices.hold import hold_amount
     from billing.prices.price import Price, Quantities
     from tests.billing.factories import make_customer
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from organization.models import Organization, Project
 from policies.models import DailyVerdicts, Policy, PolicyVersion, Verdict
-from policies.verdicts import records
+from policies.verdicts import retention
 from policies.verdicts.writer import daily, insert_verdicts
 from tests.harness.isolation.connections import close_connections
 from tests.policies.factories import make_published
@@ -118,7 +118,7 @@ def test_the_sums_outlive_the_verdicts(published: Policy, project: Project) -> N
     )
     before = kept()
 
-    assert records.prune_verdicts() == 1
+    assert retention.prune_verdicts() == 1
 
     assert not Verdict.objects.exists()
     assert kept() == before

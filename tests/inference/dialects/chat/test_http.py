@@ -8,7 +8,8 @@ import pytest
 
 from billing import services
 from billing.models import Reservation
-from billing.prices.bill import cost, hold_amount
+from billing.prices.bill import cost
+from billing.prices.hold import hold_amount
 from billing.prices.price import Quantities
 from inference.catalog import served_models
 from inference.models import CatalogModel
