@@ -22,7 +22,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from gateway_site.api.errors import Unavailable
-from gateway_site.api.rate_limits.redis_cache import LimitCache, RedisUnavailable
+from gateway_site.api.rest_rate_limits.redis_cache import LimitCache, RedisUnavailable
 from gateway_site.database.postgresql.deadlines import deadline
 
 logger = logging.getLogger(__name__)

@@ -257,7 +257,7 @@ GATEWAY_MIN_FREE_BYTES = env.integer("GATEWAY_MIN_FREE_BYTES", 64 * 1024 * 1024)
 
 REDIS_URL = env.secret("REDIS_URL")
 CACHES = {
-    "default": {"BACKEND": "gateway_site.api.rate_limits.redis_cache.LimitCache", "LOCATION": REDIS_URL}
+    "default": {"BACKEND": "gateway_site.api.rest_rate_limits.redis_cache.LimitCache", "LOCATION": REDIS_URL}
 }
 RATELIMIT_USE_CACHE = "default"
 # The limiter knows no cache but those that it was tried with.

@@ -12,7 +12,7 @@ from rest_framework.authentication import BaseAuthentication
 
 from gateway_site.api.errors import Unauthenticated, WrongKeyKind
 from gateway_site.api.headers import RawHeaders, values_of
-from gateway_site.api.rate_limits import limits
+from gateway_site.api.rest_rate_limits import limits
 from organization import keys
 from organization.models import AdminKey, ApiKey, KeyStatus, ProjectKey
 

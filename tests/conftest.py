@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from django.test import TransactionTestCase
 
-from gateway_site.api.rate_limits import limits
+from gateway_site.api.rest_rate_limits import limits
 from organization import services
 from organization.models import Organization, Project
 from tests.factories import SOMEONE, make_admin_key

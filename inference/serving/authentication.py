@@ -18,7 +18,7 @@ from django.core.handlers.asgi import ASGIRequest
 
 from gateway_site.api.errors import Unauthenticated
 from gateway_site.api.headers import RawHeaders
-from gateway_site.api.rate_limits import limits
+from gateway_site.api.rest_rate_limits import limits
 from gateway_site.database.off_loop import off_loop
 from gateway_site.database.single_flight_cache import SingleFlightCache
 from organization.authentication import CUSTOMER_KEY_HEADER, customer_key_from

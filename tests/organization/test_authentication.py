@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from gateway_site.api.errors import Unauthenticated, WrongKeyKind
-from gateway_site.api.rate_limits.limits import client_address
+from gateway_site.api.rest_rate_limits.limits import client_address
 from organization import keys, services
 from organization.authentication import admin_key_from, customer_key_from
 from organization.models import Organization, Project, ProjectKey

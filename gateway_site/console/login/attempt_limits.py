@@ -15,7 +15,7 @@ from typing import Any
 
 from django.conf import settings
 
-from gateway_site.api.rate_limits.limits import Window, network_of
+from gateway_site.api.rest_rate_limits.limits import Window, network_of
 
 FEW_MINUTES, HOUR = 300, 3600
 

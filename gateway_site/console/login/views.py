@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from gateway_site.api import exception_handler
 from gateway_site.api.errors import InvalidRequest
-from gateway_site.api.rate_limits.limits import client_address
+from gateway_site.api.rest_rate_limits.limits import client_address
 from gateway_site.console.login.attempt_limits import login_counters, old_password_counter, take_back
 from gateway_site.console.login.form import MOST_NEXT_CHARACTERS, LogInForm, comparable
 from gateway_site.console.login.known_devices import known_device, remember_device

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from gateway_site.api.rate_limits import counters
-from gateway_site.api.rate_limits.counters import CounterStore
-from gateway_site.api.rate_limits.limits import Window, network_of
+from gateway_site.api.rest_rate_limits import counters
+from gateway_site.api.rest_rate_limits.counters import CounterStore
+from gateway_site.api.rest_rate_limits.limits import Window, network_of
 from tests.harness.client import exchange
 
 MINUTE = 60

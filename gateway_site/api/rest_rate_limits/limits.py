@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django_ratelimit.core import get_usage
 
 from gateway_site.api.errors import RateLimited
-from gateway_site.api.rate_limits.redis_cache import LimitCache
+from gateway_site.api.rest_rate_limits.redis_cache import LimitCache
 
 # One customer of a provider has more addresses than could be counted, all in one network of this size.
 IPV6_NETWORK_BITS = 64

@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from gateway_site.api.rate_limits import counters
+from gateway_site.api.rest_rate_limits import counters
 
 logger = logging.getLogger(__name__)
 
