@@ -49,7 +49,7 @@ NICENESS = 10
 END_SECONDS = 60.0
 
 
-class Fortress:
+class AttackedGateway:
     """The gateway with everything it stands on."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
@@ -116,20 +116,20 @@ async def log_in(port: int, password: str) -> str:
     return found[1].decode()
 
 
-async def besiege(fortress: Fortress, options: argparse.Namespace) -> Siege:
-    made, port = fortress.made, fortress.server.port
+async def run_siege(gateway: AttackedGateway, options: argparse.Namespace) -> Siege:
+    made, port = gateway.made, gateway.server.port
     warm_up = WatchedCustomer(port, made["watched_key"])
     await warm_up.go_on(WARM_UP_SECONDS)
     cookie = await log_in(port, made["password"])
     target = Target(port, made["poor_key"], made["key"], made["admin_key"], cookie)
-    before = max(workers_memory_mib(fortress.process_id).values())
+    before = max(workers_memory_mib(gateway.process_id).values())
     watched = WatchedCustomer(port, made["watched_key"])
     calm = Span(time.monotonic())
     await watched.go_on(options.seconds * CALM_SHARE)
     calm.end = time.monotonic()
     attacked = Span(calm.end, float("inf"))
-    disturbances = Disturbances(options.seconds, fortress.postgres, fortress.valkey, fortress.process_id)
-    memory = MemoryWatch(fortress.process_id)
+    disturbances = Disturbances(options.seconds, gateway.postgres, gateway.valkey, gateway.process_id)
+    memory = MemoryWatch(gateway.process_id)
     attacks, *_ = await asyncio.gather(
         _attack(target, options),
         watched.go_on(options.seconds),
@@ -138,8 +138,8 @@ async def besiege(fortress: Fortress, options: argparse.Namespace) -> Siege:
     )
     attacked.end = time.monotonic()
     await asyncio.sleep(SETTLE_SECONDS)
-    after = max(workers_memory_mib(fortress.process_id).values())
-    fortress.server.stop()
+    after = max(workers_memory_mib(gateway.process_id).values())
+    gateway.server.stop()
     return Siege(
         samples=watched.samples,
         spans={CALM: calm, **disturbances.spans, ATTACKED: attacked},
@@ -147,7 +147,7 @@ async def besiege(fortress: Fortress, options: argparse.Namespace) -> Siege:
         memory_before_mib=before,
         memory_after_mib=after,
         memory_peak_mib=memory.peak_mib,
-        audit=fortress.audit(),
+        audit=gateway.audit(),
         most_wait_seconds=options.most_wait_seconds,
         most_growth_mib=options.most_growth_mib,
     )
@@ -216,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="gw-siege-"))
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        siege = asyncio.run(besiege(Fortress(stack, folder), options))
+        siege = asyncio.run(run_siege(AttackedGateway(stack, folder), options))
     sys.stdout.write(siege.markdown())
     return 0 if all(siege.verdicts().values()) else 1
 
