@@ -27,7 +27,7 @@ async def nothing_to_mark() -> None:
 class InferenceBackend(Protocol):
     """What the gateway asks of a backend. Subclass it: only `lacks` and `generate` have no default."""
 
-    # Names of `inference.events.Option`. A prompt that uses one is refused with 501 before anything is
+    # Names of `inference.prompt.Option`. A prompt that uses one is refused with 501 before anything is
     # reserved; `generate` may rely on not seeing them.
     lacks: frozenset[str]
 

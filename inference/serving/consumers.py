@@ -97,7 +97,7 @@ class GenerationConsumer:
         del body
         trace.model, trace.is_stream = request.prompt.model, request.stream
         parsed = trace.record_step("parse", began)
-        gate = await RequestPolicies.attach(
+        policies = await RequestPolicies.attach(
             project=key.project, request_id=trace.id, policy_ids=request.policy_ids, snapshot=in_force
         )
         admission = await admit(
@@ -105,7 +105,7 @@ class GenerationConsumer:
             key=key,
             session=session,
             request_id=trace.id,
-            is_judged_first=gate.blocks_request,
+            is_judged_first=policies.blocks_request,
             work=work,
         )
         trace.record_step("reserve", parsed)
@@ -113,7 +113,7 @@ class GenerationConsumer:
             request_task.generation = generation
             writer = self.dialect.writer(request, context)
             answer = await with_policies(
-                generation, gate=gate, prompt=request.prompt, is_streamed=request.stream, work=work
+                generation, policies=policies, prompt=request.prompt, is_streamed=request.stream, work=work
             )
             async with aclosing(answer) as events:
                 await send_answer(request_task.sender, events, writer, is_stream=request.stream)
@@ -168,7 +168,7 @@ def require_json(headers: dict[str, list[str]]) -> None:
 
 
 async def read_body(receive: Any) -> bytes | None:
-    """Read the whole body, which the edge has bounded; None if the client disconnected before its end."""
+    """Read the whole body, bounded already; None if the client disconnected before its end."""
     chunks = []
     while True:
         message = await receive()

@@ -31,7 +31,7 @@ from policies.enforcement.request_policies import RequestPolicies
 async def with_policies(
     generation: Generation,
     *,
-    gate: RequestPolicies,
+    policies: RequestPolicies,
     prompt: Prompt,
     is_streamed: bool,
     work: BodyWork = SMALL,
@@ -48,8 +48,8 @@ async def with_policies(
     async def check() -> None:
         began = time.monotonic()
         try:
-            texts = [await work.run(_text_of_prompt, prompt)] if gate.has_request_policies else []
-            await gate.check_request(texts, is_readable=_is_readable(prompt))
+            texts = [await work.run(_text_of_prompt, prompt)] if policies.has_request_policies else []
+            await policies.check_request(texts, is_readable=_is_readable(prompt))
         except (PolicyViolation, JudgeUnavailable):
             generation.waive_charge()
             raise
@@ -57,11 +57,11 @@ async def with_policies(
 
     events = generation.events()
     is_speculative = settings.GATEWAY_JUDGE_SPECULATIVELY and not _may_have_side_effects(prompt)
-    if gate.blocks_request and is_speculative:
+    if policies.blocks_request and is_speculative:
         events = release_after_check(check, events)
     else:
         await check()
-    return filter_answer(events, policies=gate, describe=event_text, is_streamed=is_streamed)
+    return filter_answer(events, policies=policies, describe=event_text, is_streamed=is_streamed)
 
 
 def event_text(event: Event) -> tuple[Hashable, str] | None:
