@@ -27,7 +27,7 @@ def test_no_task_and_no_timer_waits_for_the_garbage_collector(customer: ApiCusto
                 await ask(stream)
             await asyncio.sleep(0)  # callbacks of what has ended
             kinds = RequestTask, RequestTimer
-            return [type(each).__name__ for each in gc.get_objects() if isinstance(each, kinds)]
+            return [type(each).__name__ for each in gc.get_objects() if type(each) in kinds]
         finally:
             gc.enable()
 
