@@ -98,8 +98,6 @@ class ReservationRow(Struct):
     is_dispatched: bool
     lease_expires_at: datetime
     unknown_at: datetime | None
-    # Of its key: the caller of a settlement does not know the key.
-    meter: MeterRow | None
 
 
 class RowsRead(Struct):
@@ -143,7 +141,4 @@ def locked_rows(accounts: list[AccountRow], read: RowsRead, now: datetime) -> Lo
         rows.caps.setdefault(cap.organization_id, []).append(cap)
         for period in cap.counted or ():
             rows.periods[cap.id, period.starts_at] = period
-    for reservation in rows.reservations.values():
-        if reservation.meter is not None:
-            rows.meters.setdefault(reservation.key_id, reservation.meter)
     return rows

@@ -88,7 +88,6 @@ RESERVATION = (
     Column("is_dispatched", "r.dispatched_at IS NOT NULL", "bool"),
     Column("lease_expires_at", "r.lease_expires_at", "timestamptz"),
     Column("unknown_at", "r.unknown_at", "timestamptz"),
-    Nested("meter", METER, "m.api_key_id IS NOT NULL"),
 )
 
 # --- what is written: each field with its type, and those of an object in the row by a path -----------

@@ -27,7 +27,6 @@ from billing.ledger.stores.columns import Column
 class SqliteSyntax:
     """How SQLite writes what the ledger's statements need."""
 
-    json_object = "json_object"
     json_array = "json_group_array"
 
     def stored(self, column: Column) -> str:
@@ -37,9 +36,12 @@ class SqliteSyntax:
             return f"json(CASE WHEN {column.sql} THEN 'true' ELSE 'false' END)"
         return column.sql
 
-    def select(self, fields: dict[str, str]) -> str:
+    def json_object(self, fields: dict[str, str]) -> str:
         pairs = (f"'{name}', {sql}" for name, sql in fields.items())
-        return f"json_object({', '.join(pairs)}) AS json_row"
+        return f"json_object({', '.join(pairs)})"
+
+    def select(self, fields: dict[str, str]) -> str:
+        return f"{self.json_object(fields)} AS json_row"
 
     def rows(self, fields: dict[str, str], parameter: str) -> str:
         taken = (f"{_extracted(path, fields[path])} AS {path.replace('.', '_')}" for path in fields)
@@ -68,12 +70,15 @@ CREATE_ACCOUNTS = f"""
 INSERT OR IGNORE INTO billing_account (organization_id, granted_nanousd, held_nanousd, settled_nanousd)
 SELECT id, 0, 0, 0 FROM organization_organization WHERE id {_in(":organizations")}
 """
+_METERS = statements.read_meters(
+    SYNTAX, keys="SELECT value FROM json_each(:keys)", reservations=_in(":reservations")
+)
 # One statement: each gives up the interpreter's lock, which a busy event loop is slow to return.
 READ = f"""
 SELECT ({_all(statements.read_accounts(SYNTAX, organizations=_in(":organizations")))}), json_object(
     'now', :now || '+00:00',
     'caps', ({_all(statements.read_caps(SYNTAX, organizations=_in(":organizations"), now=":now"))}),
-    'meters', ({_all(statements.read_meters(SYNTAX, keys=_in(":keys")))}),
+    'meters', ({_all(_METERS)}),
     'projects', ({_all(statements.read_projects(SYNTAX, projects=_in(":projects")))}),
     'keys', ({_all(statements.read_keys(SYNTAX, keys=_in(":keys")))}),
     'reservations', ({_all(statements.read_reservations(SYNTAX, reservations=_in(":reservations")))})

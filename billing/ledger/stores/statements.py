@@ -20,11 +20,14 @@ from billing.prices.parts import PARTS, QUANTITIES, observed_column
 class SqlSyntax(Protocol):
     """How one database writes what the ledger's statements need."""
 
-    json_object: str
     json_array: str
 
     def stored(self, column: Column) -> str:
         """A column's value as the row's struct reads it from JSON."""
+        ...
+
+    def json_object(self, fields: dict[str, str]) -> str:
+        """A JSON object with these fields, each from its SQL."""
         ...
 
     def select(self, fields: dict[str, str]) -> str:
@@ -49,8 +52,7 @@ def _value(syntax: SqlSyntax, each: Column | Nested) -> str:
 
 
 def _json_object(syntax: SqlSyntax, fields: tuple[Column, ...]) -> str:
-    pairs = (f"'{each.field}', {syntax.stored(each)}" for each in fields)
-    return f"{syntax.json_object}({', '.join(pairs)})"
+    return syntax.json_object({each.field: syntax.stored(each) for each in fields})
 
 
 # --- what a batch reads ------------------------------------------------------------------------------
@@ -68,8 +70,11 @@ def read_caps(syntax: SqlSyntax, *, organizations: str, now: str) -> str:
     return f"SELECT {fields} FROM billing_spendingcap c WHERE c.organization_id {organizations}"
 
 
-def read_meters(syntax: SqlSyntax, *, keys: str) -> str:
-    return f"SELECT {row(syntax, columns.METER)} FROM billing_keymeter m WHERE m.api_key_id {keys}"
+def read_meters(syntax: SqlSyntax, *, keys: str, reservations: str) -> str:
+    """The meters of the keys and of the reservations: the caller of a settlement does not know the key."""
+    # A UNION and no OR, which would make PostgreSQL read the whole table.
+    return f"""SELECT {row(syntax, columns.METER)} FROM billing_keymeter m WHERE m.api_key_id IN (
+        {keys} UNION SELECT r.api_key_id FROM billing_reservation r WHERE r.id {reservations})"""
 
 
 def read_projects(syntax: SqlSyntax, *, projects: str) -> str:
@@ -83,7 +88,7 @@ def read_keys(syntax: SqlSyntax, *, keys: str) -> str:
 def read_reservations(syntax: SqlSyntax, *, reservations: str) -> str:
     return f"""
 SELECT {row(syntax, columns.RESERVATION)}
-FROM billing_reservation r LEFT JOIN billing_keymeter m ON m.api_key_id = r.api_key_id
+FROM billing_reservation r
 WHERE r.id {reservations}"""
 
 
