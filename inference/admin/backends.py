@@ -22,7 +22,7 @@ from gateway_site.console.kit.model_admin import (
 )
 from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.backend_form import BackendForm, option_fields
-from inference.backends.kinds import KINDS, label_of
+from inference.backends.kinds import KINDS, all_options, label_of
 from inference.catalog import services
 from inference.catalog.model_import import import_models
 from inference.catalog.probes import probe
@@ -155,9 +155,11 @@ class BackendAdmin(ModelAdmin):
 
     @display(description="Options")
     def option_values(self, backend: Backend) -> SafeString:
+        # In the table's order: PostgreSQL keeps the keys of a JSON column in an order of its own.
+        names = [*(name for name in all_options() if name in backend.options), *sorted(backend.options)]
+        values = {name: backend.options[name] for name in names}
         shown = [
-            (name, ", ".join(value) if isinstance(value, list) else value)
-            for name, value in backend.options.items()
+            (name, ", ".join(value) if isinstance(value, list) else value) for name, value in values.items()
         ]
         return format_html_join("", "<div>{}: {}</div>", shown) or format_html("{}", "none")
 
