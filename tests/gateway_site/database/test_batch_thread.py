@@ -40,7 +40,7 @@ if child == 0:
     thread.submit(3)
     left = thread.stop(5)
     os._exit(0 if (batches, left) == ([[3]], 0) else 1)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 os._exit(0)
 """
 
