@@ -23,15 +23,18 @@ MIRRORS = [
 ]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(TESTS)))
-def test_no_test_module_or_conftest_is_a_library(path: Path) -> None:
+def test_no_test_module_or_conftest_is_a_library() -> None:
     """What tests share is in `factories`, `helpers` or a module that says what it holds."""
-    for name in imported(ast.parse(path.read_text())):
-        if not name.startswith("tests."):
-            continue
-        assert not any(part.startswith("test_") for part in module_of(name)), name
-        # A folder may have the fixtures of another.
-        assert "conftest" not in module_of(name) or path.name == "conftest.py", name
+    libraries = []
+    for path in MODULES:
+        for name in imported(ast.parse(path.read_text())):
+            parts = module_of(name) if name.startswith("tests.") else []
+            # A folder may have the fixtures of another.
+            is_fixtures = "conftest" in parts and path.name != "conftest.py"
+            if is_fixtures or any(part.startswith("test_") for part in parts):
+                libraries.append(f"{path.relative_to(ROOT)} imports {name}")
+
+    assert libraries == []
 
 
 def module_of(name: str) -> list[str]:

@@ -93,6 +93,7 @@ def test_a_wrong_period_or_amount_is_refused(acme: Customer) -> None:
             )
 
 
+@pytest.mark.slow
 def test_grants_made_at_once_all_count(acme: Customer) -> None:
     def grant(amount: int) -> None:
         try:
@@ -107,6 +108,7 @@ def test_grants_made_at_once_all_count(acme: Customer) -> None:
     assert CreditGrant.objects.count() == 41
 
 
+@pytest.mark.slow
 def test_limits_set_while_requests_run_count_each_of_them_once(ledger: Ledger, acme: Customer) -> None:
     """The fixture that checks the books after every test is what judges this one."""
 

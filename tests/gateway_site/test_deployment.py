@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCTION = {
     "DATABASE_URL": "postgres://gateway:hunter2@127.0.0.1:1/gateway",
@@ -45,6 +47,7 @@ def told(tmp_path: Path, program: str, **environment: str) -> Any:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_deployment_check_has_no_warning(tmp_path: Path) -> None:
     ended = run(tmp_path, "manage.py", "check", "--deploy", "--fail-level", "WARNING", **PRODUCTION)
 
@@ -74,6 +77,7 @@ print(json.dumps({name: ask(*each) for name, each in asked.items()}))
 """
 
 
+@pytest.mark.slow
 def test_over_plain_http_people_are_sent_on_and_programs_refused(tmp_path: Path) -> None:
     embedded = {"ALLOWED_HOSTS": "gateway.example.com", "GATEWAY_HTTPS": "true"}
 
@@ -104,6 +108,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_a_database_in_a_directory_that_all_can_read_is_private(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
@@ -118,6 +123,7 @@ def test_a_database_in_a_directory_that_all_can_read_is_private(tmp_path: Path) 
     assert {modes[name] for name in modes.keys() - files} == {"0o700"}
 
 
+@pytest.mark.slow
 def test_a_database_that_all_could_read_becomes_private(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -133,6 +139,7 @@ def test_a_database_that_all_could_read_becomes_private(tmp_path: Path) -> None:
     assert {modes[f"gateway.sqlite3{end}"] for end in ("-wal", "-shm")} == {"0o600"}
 
 
+@pytest.mark.slow
 def test_static_files_can_be_read_by_a_web_server(tmp_path: Path) -> None:
     static = tmp_path / "srv" / "static"
     ended = run(tmp_path, "manage.py", "collectstatic", "--no-input", GATEWAY_STATIC_ROOT=str(static))

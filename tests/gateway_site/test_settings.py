@@ -42,6 +42,7 @@ def settings_with(tmp_path: Path, expression: str, **environment: str) -> subpro
     )
 
 
+@pytest.mark.slow
 def test_with_nothing_set_everything_is_embedded(tmp_path: Path) -> None:
     first = settings_with(tmp_path, "s.IS_EMBEDDED, s.SECRET_KEY")
     second = settings_with(tmp_path, "s.IS_EMBEDDED, s.SECRET_KEY")
@@ -60,12 +61,14 @@ def test_processes_that_start_at_once_agree_on_the_secrets(tmp_path: Path) -> No
     assert os.listdir(tmp_path / "d") == ["secrets.json"]
 
 
+@pytest.mark.slow
 def test_production_is_taken_from_the_environment(tmp_path: Path) -> None:
     told = settings_with(tmp_path, "s.IS_EMBEDDED, s.DATABASES['default']['NAME'], s.DEBUG", **PRODUCTION)
 
     assert told.stdout.strip() == "False gateway False", told.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["SECRET_KEY", "ENCRYPTION_KEYS", "GATEWAY_KEY_PEPPERS"])
 def test_a_missing_secret_stops_production(tmp_path: Path, missing: str) -> None:
     told = settings_with(tmp_path, "s.DEBUG", **{**PRODUCTION, missing: ""})
@@ -74,6 +77,7 @@ def test_a_missing_secret_stops_production(tmp_path: Path, missing: str) -> None
     assert f"{missing} (or {missing}_FILE) must be set" in told.stderr
 
 
+@pytest.mark.slow
 def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from a file\n")
     environment = {**PRODUCTION, "SECRET_KEY": "", "SECRET_KEY_FILE": str(tmp_path / "key")}
@@ -85,6 +89,7 @@ def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
     assert "SECRET_KEY_FILE cannot be read" in gone.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -44,6 +44,7 @@ def test_a_vocabulary_that_is_not_there() -> None:
         tokenizer.counter("klingon")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", ["plain", "wörter", "日本語のテキスト", "😀" * 20, "\x00\n\t "])
 def test_bytes_are_never_fewer_than_tokens(said: str) -> None:
     upper = size(prompt(said), "").upper

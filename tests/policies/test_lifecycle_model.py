@@ -169,6 +169,7 @@ class Lifecycle(RuleBasedStateMachine):
         assert Policy.objects.filter(organization=self.organization).count() == 1
 
 
+@pytest.mark.slow
 def test_random_histories_end_as_the_model_says(db: None) -> None:
     run_state_machine_as_test(
         Lifecycle,

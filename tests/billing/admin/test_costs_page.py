@@ -77,6 +77,7 @@ def rows_of(response: Any) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(async_to_sync(_text)(response))))
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_each_project_cost(acme: Customer) -> None:
     page = owner().get(f"{PAGE}?{asked(acme, 'project_id')}")
 
@@ -86,6 +87,7 @@ def test_the_page_shows_what_each_project_cost(acme: Customer) -> None:
     assert f"/admin/costs.csv?{asked(acme, 'project_id')}".replace("&", "&amp;") in page.content.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [(), ("project_id",), ("api_key_id",), ("line_item",), EVERYTHING])
 def test_page_file_report_and_account_say_the_same_sum(acme: Customer, groups: tuple[str, ...]) -> None:
     ada, query = owner(), asked(acme, *groups)
@@ -105,6 +107,7 @@ def test_page_file_report_and_account_say_the_same_sum(acme: Customer, groups: t
     assert [row["amount_usd"] for row in rows] == reported
 
 
+@pytest.mark.slow
 def test_what_cannot_be_asked_is_said_in_the_pages_words(acme: Customer) -> None:
     answer = owner().get(PAGE, {"organization": str(acme.organization.pk), "first_day": "soon"})
 
@@ -112,6 +115,7 @@ def test_what_cannot_be_asked_is_said_in_the_pages_words(acme: Customer) -> None
     assert "<li>First day: Enter a valid date.</li>" in answer.content.decode()
 
 
+@pytest.mark.slow
 def test_the_file_names_things_and_has_their_ids(acme: Customer) -> None:
     response = owner().get(f"{FILE}?{asked(acme, *EVERYTHING)}")
 

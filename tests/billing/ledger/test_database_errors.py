@@ -66,6 +66,7 @@ def test_without_a_database_holds_are_refused_at_once(
     take(ledger, acme)
 
 
+@pytest.mark.slow
 def test_a_settlement_waits_for_the_database_and_lands(
     ledger: Ledger, acme: Customer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,7 @@ def test_without_a_database_the_heart_goes_on_and_nothing_is_dispatched(
     outage.is_over.set()
 
 
+@pytest.mark.slow
 def test_closing_gives_up_in_time_and_says_what_is_left(
     make_ledger: Make, acme: Customer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

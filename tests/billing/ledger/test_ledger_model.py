@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.utils import timezone
 from hypothesis import HealthCheck, settings
@@ -265,6 +266,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 return self.model.end(row, verbs[type(operation)])
 
 
+@pytest.mark.slow
 def test_random_histories_end_as_the_model_says(transactional_db: None) -> None:
     run_state_machine_as_test(
         LedgerMachine,

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
 
+import pytest
 from django.utils import timezone
 
 from billing.ledger.ledger import Ledger
@@ -19,6 +20,7 @@ from tests.billing.factories import make_customer, used
 RACES = 1_000
 
 
+@pytest.mark.slow
 def test_a_thousand_races_have_a_thousand_winners(make_ledger: Callable[..., Ledger]) -> None:
     customer = make_customer(credit=RACES * 100)
     first = make_ledger()

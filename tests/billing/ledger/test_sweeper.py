@@ -136,6 +136,7 @@ def test_what_has_ended_is_never_swept(ledger: Ledger, acme: Customer, state: st
     assert sweep(later(hours=1_000)) == SweepCounts()
 
 
+@pytest.mark.slow
 def test_a_serving_process_sweeps_by_itself(ledger: Ledger, acme: Customer, settings: Any) -> None:
     settings.GATEWAY_LEASE_SECONDS = 1
     hold = take(ledger, acme)
@@ -151,6 +152,7 @@ def test_a_serving_process_sweeps_by_itself(ledger: Ledger, acme: Customer, sett
     assert reservation(hold).state == "unknown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_clock_that_is_set_ends_no_live_request(ledger: Ledger, acme: Customer, hours: int) -> None:
     hold = take(ledger, acme)
@@ -193,6 +195,7 @@ def test_a_heartbeat_between_the_look_and_the_decision_saves_the_hold(ledger: Le
     assert (outcome.state, outcome.won) == ("held", False)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_command_without_memory_watches_for_a_lease(ledger: Ledger, acme: Customer, settings: Any) -> None:
     settings.GATEWAY_LEASE_SECONDS = 1
     take(ledger, acme)

@@ -102,6 +102,7 @@ def test_batches_are_bounded(ours: Customer, monkeypatch: pytest.MonkeyPatch) ->
     assert sums(DailyCost) == sums(CostLine)
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_share_the_work(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

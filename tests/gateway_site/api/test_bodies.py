@@ -201,11 +201,13 @@ class TestTime:
 
         return exchange("POST", "/", application=served), taken
 
+    @pytest.mark.slow
     def test_a_body_in_pieces_that_arrives_in_time_is_read(self) -> None:
         answer, taken = self.read_slowly(pieces=3)
 
         assert (answer.status, taken) == (200, 3)
 
+    @pytest.mark.slow
     def test_a_body_that_never_pauses_for_long_and_never_ends_is_refused(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

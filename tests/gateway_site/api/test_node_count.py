@@ -31,6 +31,7 @@ def walked(value: Any) -> int:
     return 1 + sum(map(walked, value)) if isinstance(value, list) else 1
 
 
+@pytest.mark.slow
 @given(VALUES, st.sampled_from([None, 1]), st.sampled_from([",", " , "]), st.booleans(), st.integers(1, 40))
 @example({"a": "\\"}, None, ",", True, 7)
 @example(["\\\\\\\\\\\\", {}, [], '\\"'], None, " , ", False, 2)

@@ -15,6 +15,7 @@ from tests.harness.client import exchange
 MINUTE = 60
 
 
+@pytest.mark.slow
 def test_whoever_has_to_wait_still_has_to_after_a_hundred_thousand_others_came() -> None:
     store = CounterStore("guesses")
     for _ in range(6):
@@ -91,6 +92,7 @@ def test_bad_keys_from_all_addresses_of_a_network_are_counted_together(db: None,
     assert guess_a_key("2001:db8:0:1::1") == 401
 
 
+@pytest.mark.slow
 def test_bad_keys_from_many_networks_do_not_end_somebodys_wait_to_log_in(
     db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

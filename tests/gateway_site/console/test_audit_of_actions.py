@@ -92,6 +92,7 @@ def do(client: Client, row: Any, name: str) -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(pk__gt=last))
 
 
+@pytest.mark.slow
 def test_every_action_leaves_one_entry_that_names_its_person(samples: SampleRows, person: User) -> None:
     client = signed_in(person)
     for model, action in every_action():

@@ -79,6 +79,7 @@ def post(client: Client, address: str, **fields: str) -> int:
     return client.post(address, body, content_type="application/x-www-form-urlencoded").status_code
 
 
+@pytest.mark.slow
 @pytest.mark.one_database
 @pytest.mark.parametrize("value", READ_BY_LISTS, ids=ascii)
 def test_no_query_of_a_list_is_a_server_error(value: str, console: Client) -> None:

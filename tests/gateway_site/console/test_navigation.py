@@ -31,6 +31,7 @@ def found_by(client: Client, words: str) -> list[tuple[str, str]]:
     return [(str(each.title), str(each.link)) for each in page.context["results"]] if page.context else []
 
 
+@pytest.mark.slow
 def test_an_owner_is_shown_every_page_and_all_open(db: None) -> None:
     ada = owner()
 

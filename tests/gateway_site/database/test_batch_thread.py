@@ -139,6 +139,7 @@ def test_what_is_to_be_retried_comes_first_in_its_batch(thread: BatchThread[int]
     assert batches.seen == [[1], [1, 2]]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_before_the_stop_is_counted(thread: BatchThread[int], batches: Batches) -> None:
     batches.react = lambda items: thread.retry_later(items, 0.01)
     thread.submit(1)

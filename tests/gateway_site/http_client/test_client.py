@@ -78,6 +78,7 @@ def test_an_unknown_name_was_never_dispatched() -> None:
     assert_never_dispatched(collect_at("http://no-such-host.invalid/v1"))
 
 
+@pytest.mark.slow
 def test_a_failed_handshake_was_never_dispatched() -> None:
     with upstream_in_thread() as upstream:
         assert_never_dispatched(collect_at(f"https://127.0.0.1:{upstream.port}/v1"))
@@ -202,6 +203,7 @@ def test_a_fault_closes_upstream_too(model: Any) -> None:
     assert asyncio.run(run()) < 1
 
 
+@pytest.mark.slow
 def test_backpressure_of_a_paused_reader_reaches_upstream() -> None:
     async def run() -> int:
         async with FaultyUpstream() as upstream, Client() as client:
@@ -229,6 +231,7 @@ def test_a_silence_after_the_headers_has_its_own_limit() -> None:
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.slow
 def test_a_pause_of_the_reader_is_not_a_silence_of_upstream() -> None:
     async def run() -> str:
         async with FaultyUpstream() as upstream, Client(Timeouts(between_bytes=0.2)) as client:
@@ -312,6 +315,7 @@ def test_a_credential_that_cannot_be_a_header_is_refused_without_being_repeated(
     assert value not in str(refusal.value)
 
 
+@pytest.mark.slow
 def test_many_streams_at_once_on_one_client() -> None:
     async def run() -> list[str]:
         async with FaultyUpstream() as upstream, Client() as client:

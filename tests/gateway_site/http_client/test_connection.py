@@ -357,6 +357,7 @@ def test_the_wait_for_an_answer_begins_with_the_last_byte_sent() -> None:
     exchange(steps, first_byte=0.1)
 
 
+@pytest.mark.slow
 def test_each_silence_is_measured_by_itself_with_one_timer(monkeypatch: Any) -> None:
     async def steps(connection: UpstreamConnection, transport: FakeTransport) -> None:
         loop = asyncio.get_running_loop()

@@ -15,6 +15,7 @@ from tests.gateway_site.http_client.helpers import HASTY, FakeResolver, ask
 from tests.gateway_site.http_client.raw_server import RawServer
 
 
+@pytest.mark.slow
 def test_a_name_is_looked_up_once_within_its_cache_time(run: Any, monkeypatch: Any) -> None:
     names = FakeResolver("127.0.0.1")
 

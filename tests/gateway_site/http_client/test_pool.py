@@ -131,6 +131,7 @@ def test_a_request_that_was_lost_on_a_kept_connection_is_never_sent_again(run: A
     assert run(main) == [2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [WHOLE, b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"])
 def test_an_idle_connection_on_which_bytes_arrived_is_not_used(run: Any, said: Any) -> None:
     async def speak_up(peer: Peer) -> None:

@@ -44,6 +44,7 @@ def test_it_works() -> None:
     assert events_of(b'data: {"a": 1}\n\ndata: [DONE]\n\n') == [("", b'{"a": 1}'), ("", b"[DONE]")]
 
 
+@pytest.mark.slow
 @given(streams(), st.data())
 def test_chunks_cut_at_any_byte_give_the_same_events(case: Any, data: Any) -> None:
     stream, expected = case
@@ -96,6 +97,7 @@ def test_the_whole_stream_is_bounded() -> None:
         decoder.feed(b"data: x\n\n")
 
 
+@pytest.mark.slow
 def test_hostile_shapes_take_linear_time() -> None:
     started = time.process_time()
     dripping, many_lines = SseDecoder(), SseDecoder()

@@ -80,6 +80,7 @@ def test_it_works(run: Any, tls: Any) -> None:
     assert run(main) == [3, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trusted")
 def test_cancelling_a_request_closes_its_connection(run: Any, tls: Any) -> None:
     async def say_half(peer: Any) -> None:

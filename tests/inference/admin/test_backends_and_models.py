@@ -150,6 +150,7 @@ def test_an_empty_key_field_keeps_the_key_and_a_box_removes_it(console: Client) 
     }
 
 
+@pytest.mark.slow
 def test_a_key_does_not_follow_to_another_host(console: Client) -> None:
     backend = make_backend("vllm", "openai", base_url=BACKEND["base_url"], credential=SECRET)
 
@@ -237,6 +238,7 @@ def test_a_model_that_cannot_be_is_refused(console: Client, changes: dict[str, A
     assert not CatalogModel.objects.exists()
 
 
+@pytest.mark.slow
 def test_deployments_are_changed_and_removed_with_a_trail(console: Client) -> None:
     model = make_served_model("m")
     deployment = Deployment.objects.get()

@@ -82,6 +82,7 @@ def test_the_newest_are_first_and_a_cost_that_is_not_final_is_not_shown(key: Pro
     assert "$" not in table
 
 
+@pytest.mark.slow
 def test_each_filter_alone_and_all_together(key: ProjectKey, rival_key: ProjectKey) -> None:
     ours = make_request(key)
     refused = make_request(key, status=429, code="rate_limit_exceeded", model="gpt")

@@ -81,6 +81,7 @@ def test_a_fault_before_any_token(kind: Any, fault: Any, error: Any, status: Any
     assert collected.dispatches == 1
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize(("fault", "error"), AFTER_TOKENS)
 def test_a_fault_after_tokens_keeps_them_and_is_never_free(kind: Any, fault: Any, error: Any) -> None:
@@ -93,6 +94,7 @@ def test_a_fault_after_tokens_keeps_them_and_is_never_free(kind: Any, fault: Any
     assert collected.reasons == []
 
 
+@pytest.mark.slow
 @BOTH
 def test_an_endless_answer_is_cut_off(kind: Any) -> None:
     collected = collect(kind, "endless", hello(output_bound=1))
@@ -101,6 +103,7 @@ def test_an_endless_answer_is_cut_off(kind: Any) -> None:
     assert collected.exchange.bytes_emitted < 8_000_000
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_total_deadline_wins_over_a_drip_that_never_pauses_long(kind: Any) -> None:
     collected = collect(kind, "drip", timeouts=_timeouts(total=0.5))

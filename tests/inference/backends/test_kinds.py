@@ -90,6 +90,7 @@ def class_names() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_module_asks_which_class_a_backend_is() -> None:
     classes = class_names()
     assert {"OpenAIBackend", "AnthropicBackend", "SimulatorBackend"} <= classes

@@ -190,6 +190,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Gate:
     return gate
 
 
+@pytest.mark.slow
 def test_a_deadline_before_any_backend_was_asked_blames_none(
     customer: ApiCustomer, settings: Any, stuck: Gate
 ) -> None:

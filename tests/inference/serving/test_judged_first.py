@@ -44,6 +44,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyUpstream]:
         yield upstream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("endpoint", "fields"), WAYS)
 def test_not_a_byte_of_a_refused_prompt_leaves(
     customer: ApiCustomer, upstream: FaultyUpstream, endpoint: str, fields: dict[str, Any]
@@ -58,6 +59,7 @@ def test_not_a_byte_of_a_refused_prompt_leaves(
     assert customer.reservation().state == Reservation.State.RELEASED
 
 
+@pytest.mark.slow
 def test_a_prompt_that_passes_is_answered(customer: ApiCustomer, upstream: FaultyUpstream) -> None:
     customer.serve("ok", upstream.url)
     publish(customer.project.organization, direction="request")

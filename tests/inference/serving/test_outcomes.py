@@ -244,6 +244,7 @@ def test_a_backend_that_cannot_be_reached(customer: ApiCustomer, address: str, s
     assert customer.reservation().state == State.RELEASED
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_deadline_wins_over_a_backend_that_is_never_silent_for_long(
     customer: ApiCustomer, upstream: FaultyUpstream, settings: Any, stream: bool
@@ -264,6 +265,7 @@ def test_the_deadline_wins_over_a_backend_that_is_never_silent_for_long(
     assert_let_go(upstream)
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_deadline_before_any_answer(
     customer: ApiCustomer,

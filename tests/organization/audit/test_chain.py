@@ -231,6 +231,7 @@ def test_the_command_says_what_it_found(trail: list[AuditEvent], capsys: pytest.
     assert f"BROKEN from event {trail[2].pk}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_database_with_events_is_migrated(acme: Organization) -> None:
     before = [("organization", "0003_words_of_the_console")]
     latest = MigrationExecutor(connection).loader.graph.leaf_nodes()

@@ -91,6 +91,7 @@ def test_wherever_the_phrase_hides_it_is_found(where: Any, is_streamed: bool) ->
     assert PHRASE not in str(texts(left))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     before=st.integers(0, 1500),

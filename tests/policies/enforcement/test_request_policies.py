@@ -221,6 +221,7 @@ def test_ten_policies_take_about_as_long_as_one() -> None:
     assert len(judge.asked) == judge.at_once == 10
 
 
+@pytest.mark.slow
 def test_a_thousand_policies_are_judged_in_time_and_a_few_at_once(settings: Any) -> None:
     settings.GATEWAY_JUDGE_CONCURRENCY = 32
     judge = says(0.0, seconds=0.01)

@@ -167,6 +167,7 @@ def test_policies_share_a_prefix_within_an_organization_and_none_across(acme: An
     assert acme.pk.hex not in ours[0]
 
 
+@pytest.mark.slow
 def test_a_hundred_injections_reach_the_model_as_data_alone() -> None:
     server = JudgeServer()
 

@@ -53,6 +53,7 @@ def test_the_pieces_together_are_the_normalized_text(text: str, size: int) -> No
     assert "".join(normalized_pieces(longer, size)) == normalized_at_once(longer)
 
 
+@pytest.mark.slow
 def test_a_piece_ends_only_before_what_composes_with_nothing_before_it() -> None:
     pairs = (unicodedata.decomposition(each).split() for each in CODE_POINTS)
     composing = {chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and not pair[0].startswith("<")}

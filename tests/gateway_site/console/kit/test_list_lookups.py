@@ -119,6 +119,7 @@ def test_a_lookup_that_no_filter_has_is_refused_unread(
     assert len(made) == 2, "the session and its person, and nothing else"
 
 
+@pytest.mark.slow
 def test_filters_and_links_still_narrow(console: Client, samples: SampleRows) -> None:
     organization = samples[Organization]
     queries: list[tuple[type[Model], dict[str, str]]] = [

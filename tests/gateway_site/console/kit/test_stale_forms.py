@@ -125,6 +125,7 @@ def test_a_reader_is_not_shown_what_only_a_form_needs(samples: SampleRows) -> No
 # --- two people -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_colleagues_new_value_is_not_rotated_away(console: Client, samples: SampleRows) -> None:
     key = samples[ProjectKey]
     opened = form_on(console, action_url(key, "rotate"))
@@ -142,6 +143,7 @@ def test_a_colleagues_new_value_is_not_rotated_away(console: Client, samples: Sa
     assert AuditEvent.objects.filter(action="project_key.rotate").count() == 2
 
 
+@pytest.mark.slow
 def test_a_draft_that_nobody_saw_is_not_published_with_others(console: Client, samples: SampleRows) -> None:
     policies = [samples[Policy], make_policy(samples[Organization], "second", "x")]
     chosen = {"action": "publish", "_selected_action": [str(each.pk) for each in policies]}

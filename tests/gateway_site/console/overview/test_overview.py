@@ -210,6 +210,7 @@ def test_a_tiny_amount_runs_short_like_a_large_one(acme: Customer) -> None:
     assert (named["available"], named["days_left"]) == ("$0.00021", "3.0")
 
 
+@pytest.mark.slow
 def test_a_card_leads_to_what_it_has_counted(acme: Customer) -> None:
     ada = owner()
 

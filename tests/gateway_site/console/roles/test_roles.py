@@ -92,6 +92,7 @@ def test_what_the_roles_are_for() -> None:
     assert may[READER] | may[OPERATOR] | may[BILLING] < may[OWNER]
 
 
+@pytest.mark.slow
 def test_who_may_only_look_is_shown_every_page(samples: SampleRows) -> None:
     """Drawn, this time: a page for writing is another one than the same for looking."""
     reader = signed_in(someone(READER))
@@ -102,6 +103,7 @@ def test_who_may_only_look_is_shown_every_page(samples: SampleRows) -> None:
         assert 'name="_save"' not in shown.content.decode(), model
 
 
+@pytest.mark.slow
 def test_the_buttons_are_those_of_the_role(samples: SampleRows) -> None:
     organization, key = samples.customer.organization, samples.customer.key
     shown = {

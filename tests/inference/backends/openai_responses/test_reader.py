@@ -324,6 +324,7 @@ def running() -> Iterator[LocalModel]:
         yield local
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(llama_server.missing_part() is not None, reason="the `local` extra is not installed")
 @pytest.mark.parametrize(
     ("words", "reason"), [("What is the capital of France?", "stop"), ("Write a long story.", "length")]

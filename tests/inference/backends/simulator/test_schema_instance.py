@@ -104,6 +104,7 @@ def arrays(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         SIMPLE,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 
 from inference.dialects.chat import parse
@@ -118,6 +119,7 @@ def test_prompt_logprobs_are_in_the_answer() -> None:
     assert answer["prompt_logprobs"] == [None, {"1": {"logprob": -1.0}}]
 
 
+@pytest.mark.slow
 @given(answers())
 def test_any_answer_has_the_documented_shape(events: list[Event]) -> None:
     body = body_of(events)
@@ -127,6 +129,7 @@ def test_any_answer_has_the_documented_shape(events: list[Event]) -> None:
     assert all(choice.finish_reason is not None for choice in answer.choices)
 
 
+@pytest.mark.slow
 @given(answers())
 def test_a_message_can_be_sent_back_as_it_came(events: list[Event]) -> None:
     """The loop of every agent: append the answer to the conversation, ask again."""

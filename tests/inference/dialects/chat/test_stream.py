@@ -105,6 +105,7 @@ def test_an_error_under_way_is_raised_by_the_client() -> None:
     assert raised.value.code == "backend_failed"
 
 
+@pytest.mark.slow
 @given(answers(), st.lists(st.integers(0, 4000)), st.booleans())
 def test_cut_at_any_byte_it_says_what_the_json_answer_says(
     events: list[Event], positions: list[int], include_usage: bool
@@ -119,6 +120,7 @@ def test_cut_at_any_byte_it_says_what_the_json_answer_says(
     assert streamed == whole
 
 
+@pytest.mark.slow
 def test_cut_at_every_byte_it_says_the_same() -> None:
     events = [TextDelta(0, "é漢\u2028"), TextDelta(0, "😀\u0085"), Finish(0, "stop")]
     stream = stream_of(events)
@@ -128,6 +130,7 @@ def test_cut_at_every_byte_it_says_the_same() -> None:
     assert read_stream(cut(stream, range(len(stream)))).choices[0].message.content == "é漢\u2028😀\u0085"
 
 
+@pytest.mark.slow
 @given(answers(), st.booleans())
 def test_every_record_is_a_chunk_of_the_documented_shape(events: list[Event], include_usage: bool) -> None:
     stream = stream_of(events, msgspec.structs.replace(INFO, include_usage=include_usage))
@@ -139,6 +142,7 @@ def test_every_record_is_a_chunk_of_the_documented_shape(events: list[Event], in
         msgspec.json.decode(record.removeprefix(b"data: "), type=ChatCompletionChunk)
 
 
+@pytest.mark.slow
 @given(answers())
 def test_no_reader_of_lines_can_cut_a_record(events: list[Event]) -> None:
     lines = stream_of(events).decode().splitlines()
@@ -162,6 +166,7 @@ def test_no_delta_can_cut_its_record() -> None:
     assert read_stream([stream]).choices[0].message.content == broken * 2
 
 
+@pytest.mark.slow
 @given(answers())
 def test_each_choice_has_its_role_once_and_first_and_in_order(events: list[Event]) -> None:
     stream = stream_of(events)

@@ -128,6 +128,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     return data
 
 
+@pytest.mark.slow
 @given(bodies())
 @example(rb'{"a":"\u003a\u003A","a":1}')
 @example(b'{"a":":","a":1}')

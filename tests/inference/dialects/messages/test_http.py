@@ -133,6 +133,7 @@ def test_without_a_vocabulary_it_is_an_estimate(customer: ApiCustomer) -> None:
     assert tokens_of(count(customer)) == counter("o200k_base")("hello there") + AROUND_ONE
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(llama_server.missing_part() is not None, reason="the `local` extra is not installed")
 def test_llama_cpp_counts_as_it_will_read(customer: ApiCustomer) -> None:
     with keeper.running(preferred_port=free_port()) as local:

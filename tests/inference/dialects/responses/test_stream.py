@@ -133,6 +133,7 @@ def test_a_failed_response_has_what_was_said_until_then() -> None:
     assert message["content"][0]["text"] == "He"
 
 
+@pytest.mark.slow
 @FEW
 @given(answers(), st.lists(st.integers(0, 4000)), st.sampled_from([INFO, SUMMARY]))
 def test_cut_at_any_byte_it_says_what_the_json_answer_says(
@@ -147,6 +148,7 @@ def test_cut_at_any_byte_it_says_what_the_json_answer_says(
     assert [event.sequence_number for event in read] == list(range(len(read)))
 
 
+@pytest.mark.slow
 @FEW
 @given(answers(), st.sampled_from([INFO, SUMMARY]))
 def test_the_sdk_accumulates_what_the_json_answer_says(events: list[Event], info: ResponseInfo) -> None:

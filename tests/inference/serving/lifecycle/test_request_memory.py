@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 
+import pytest
+
 from inference.serving.lifecycle.deadline import RequestTimer
 from inference.serving.lifecycle.request_task import RequestTask
 from tests.inference.customer import ApiCustomer
 from tests.inference.serving.paced_client import Caller, run
 
 
+@pytest.mark.slow
 def test_no_task_and_no_timer_waits_for_the_garbage_collector(customer: ApiCustomer) -> None:
     customer.simulate("echo")
 

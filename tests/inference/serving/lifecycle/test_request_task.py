@@ -67,6 +67,7 @@ def test_it_works(customer: ApiCustomer) -> None:
     assert not request_task.running_requests
 
 
+@pytest.mark.slow
 def test_the_head_of_a_stream_comes_with_its_first_record(customer: ApiCustomer) -> None:
     customer.simulate("fails-slow-1")
 
@@ -212,6 +213,7 @@ def test_it_is_settled_before_the_last_byte(
     assert stream or before == b""
 
 
+@pytest.mark.slow
 def test_a_client_that_stops_reading_stops_the_backend_and_is_given_up(
     customer: ApiCustomer, settings: Any
 ) -> None:
@@ -232,6 +234,7 @@ def test_a_client_that_stops_reading_stops_the_backend_and_is_given_up(
     assert customer.reservation().basis == "observed"
 
 
+@pytest.mark.slow
 def test_a_silent_stream_is_kept_alive_with_comments(customer: ApiCustomer, settings: Any) -> None:
     settings.GATEWAY_PING_SECONDS = 1
     settings.GATEWAY_HEARTBEAT_SECONDS = 1
@@ -249,6 +252,7 @@ def test_a_silent_stream_is_kept_alive_with_comments(customer: ApiCustomer, sett
     assert len(caller.records) == 3
 
 
+@pytest.mark.slow
 def test_no_comment_comes_before_the_first_record(customer: ApiCustomer, settings: Any) -> None:
     settings.GATEWAY_PING_SECONDS = 1
     settings.GATEWAY_HEARTBEAT_SECONDS = 1
@@ -263,6 +267,7 @@ def test_no_comment_comes_before_the_first_record(customer: ApiCustomer, setting
     assert run(story) == 504
 
 
+@pytest.mark.slow
 def test_heartbeats_tell_the_ledger_what_was_generated(customer: ApiCustomer, settings: Any) -> None:
     settings.GATEWAY_HEARTBEAT_SECONDS = 1
     customer.simulate("fails-hang-midway")
@@ -368,6 +373,7 @@ def test_a_hold_whose_events_nobody_reads_is_given_back(
     assert customer.reservation().state == "released"
 
 
+@pytest.mark.slow
 def test_the_life_of_a_process(customer: ApiCustomer) -> None:
     customer.simulate("paced-1000x100")
     sent: list[str] = []
