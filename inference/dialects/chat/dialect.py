@@ -44,7 +44,8 @@ class ChatDialect(Dialect[ParsedChatRequest]):
                 model=request.prompt.model,
                 include_usage=request.include_usage,
                 show_reasoning=request.prompt.reasoning.shown,
-            )
+            ),
+            is_stream=request.stream,
         )
 
 

@@ -8,12 +8,15 @@ from inference.dialects.chat.stream import ChatStream
 
 
 class ChatWriter:
-    """A `Writer` whose two halves share nothing but what is known before the first token."""
+    """A `Writer` with the half that its request needs: `add` and `result`, or `write`, `end` and `fail`."""
 
     __slots__ = ("add", "end", "fail", "result", "write")
 
-    def __init__(self, info: CompletionInfo) -> None:
-        fold, stream = ChatFold(info), ChatStream(info)
+    def __init__(self, info: CompletionInfo, *, is_stream: bool) -> None:
         # Bound here, because a method around each would be another call for every token.
-        self.add, self.result = fold.add, fold.result
-        self.write, self.end, self.fail = stream.write, stream.end, stream.fail
+        if is_stream:
+            stream = ChatStream(info)
+            self.write, self.end, self.fail = stream.write, stream.end, stream.fail
+        else:
+            fold = ChatFold(info)
+            self.add, self.result = fold.add, fold.result

@@ -17,12 +17,12 @@ QUESTION: Any = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
 
 
 def stream_of(events: Iterable[Any], info: CompletionInfo = INFO) -> bytes:
-    writer = ChatWriter(info)
+    writer = ChatWriter(info, is_stream=True)
     return b"".join([*map(writer.write, events), writer.end()])
 
 
 def body_of(events: Iterable[Any], info: CompletionInfo = INFO) -> bytes:
-    writer = ChatWriter(info)
+    writer = ChatWriter(info, is_stream=False)
     for event in events:
         writer.add(event)
     return writer.result()

@@ -89,7 +89,9 @@ def test_records_are_those_that_the_sdks_were_seen_to_accept(
 def test_a_stream_that_fails_ends_as_in_the_golden_one() -> None:
     golden = payloads((GOLDEN / "chat_error.sse").read_bytes())
 
-    written = payloads(stream_of(HELLO[:2])[: -len(DONE)] + ChatWriter(INFO).fail(BackendFailed()))
+    written = payloads(
+        stream_of(HELLO[:2])[: -len(DONE)] + ChatWriter(INFO, is_stream=True).fail(BackendFailed())
+    )
 
     assert written[:2] == golden[:2]
     assert golden[2]["error"].keys() <= written[2]["error"].keys()
@@ -97,7 +99,7 @@ def test_a_stream_that_fails_ends_as_in_the_golden_one() -> None:
 
 
 def test_an_error_under_way_is_raised_by_the_client() -> None:
-    stream = stream_of(HELLO[:2])[: -len(DONE)] + ChatWriter(INFO).fail(BackendFailed())
+    stream = stream_of(HELLO[:2])[: -len(DONE)] + ChatWriter(INFO, is_stream=True).fail(BackendFailed())
 
     with pytest.raises(openai.APIError) as raised:
         read_stream([stream])
