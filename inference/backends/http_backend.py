@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import InitVar, dataclass, field
 
 from gateway_site.http_client.client import Client, UpstreamRequest
@@ -35,13 +36,13 @@ class HttpBackend(InferenceBackend):
         return f"<{type(self).__name__} {self.name}>"
 
     @property
+    @abstractmethod
     def models_url(self) -> str:
         """The address of the backend's own list of models."""
-        raise NotImplementedError
 
+    @abstractmethod
     def credential_headers(self) -> dict[str, str]:
         """The headers by which the backend knows who asks. They go out with every request."""
-        raise NotImplementedError
 
     async def list_models(self) -> list[UpstreamModel]:
         return await fetch_model_list(self.models_url, self.credential_headers())
