@@ -11,6 +11,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from billing.money import PICO_IN_A_NANO
+from billing.prices.card import PriceCard
 from billing.prices.parts import PARTS, parts_within
 from billing.prices.price import Price, Quantities
 
@@ -40,15 +41,18 @@ def cost(price: Price, used: Quantities) -> int:
     return _in_nano(sum([picousd for _, _, picousd in _unrounded(price, used)]))
 
 
-def bill(price: Price, used: Quantities, most_nanousd: int) -> tuple[int, list[BillLine]]:
-    """
-    What `used` costs, and the lines of what is charged for it: at most `most_nanousd`.
+def charge(card: PriceCard, used: Quantities) -> int:
+    """What `used` costs by the card, in nano-USD: by the tier of its prompt, rounded up once."""
+    return cost(card.price_for(used.prompt), card.charged(used))
 
-    The lines sum to the charge exactly. There is at least one, so that a charge of zero is seen to be final.
+
+def lines(card: PriceCard, used: Quantities, charged_nanousd: int) -> list[BillLine]:
     """
-    parts = _unrounded(price, used)
-    total = _in_nano(sum([picousd for _, _, picousd in parts]))
-    return total, _lines(parts, min(total, most_nanousd))
+    The lines of what is charged for `used`, one for each part that the card prices.
+
+    They sum to the charge exactly. There is at least one, so that a charge of zero is seen to be final.
+    """
+    return _lines(_unrounded(card.price_for(used.prompt), card.charged(used)), charged_nanousd)
 
 
 def split(total: int, weights: list[int]) -> list[int]:

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from billing.prices.bill import cost
-from billing.prices.parts import PARTS, parts_within
-from billing.prices.price import Price, Quantities
+from billing.prices.card import PriceCard
+from billing.prices.price import Quantities
 
 
-def hold_amount(
-    price: Price, *, prompt_upper: int, completion_bound: int, choices: int = 1, **bounds: int
-) -> int:
+def hold_amount(card: PriceCard, bounds: Quantities) -> int:
     """
-    The most that a request can cost, in nano-USD.
+    The most that a request can cost within its bounds, in nano-USD: the dearest reading of the card.
 
-    `prompt_upper` is a true upper bound (tokenizer count plus template overhead, else bytes) and
-    `completion_bound` is per choice, clamped by the model's own maximum already. `bounds` are those of the
-    other quantities, such as `images`.
+    `bounds` are upper bounds over all completions. Those of parts that are counted in others (cached,
+    reasoning ...) need not be there: each token is held at the dearest price that one may have.
     """
-    most = Quantities(prompt=prompt_upper, completion=choices * completion_bound, **bounds)
-    return cost(_dearest(price), most)
-
-
-# A deployment has few prices.
-@lru_cache(maxsize=1_024)
-def _dearest(price: Price) -> Price:
-    """The price with each part at the most that one of it may cost."""
-    # A discount for cached tokens is never assumed; a surcharge for them is.
-    return Price(
-        **{
-            part.name: max(getattr(price, each.name) for each in (part, *parts_within(part)))
-            for part in PARTS
-        }
-    )
+    return cost(card.dearest(bounds.prompt), bounds)

@@ -62,4 +62,6 @@ else:
         bases=(_CheckedQuantities,),
         frozen=True,
         kw_only=True,
+        # Stored with each request: what is zero is left out.
+        omit_defaults=True,
     )
