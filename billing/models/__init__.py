@@ -7,7 +7,8 @@ All amounts are whole nano-USD. Every rule that must hold is a constraint here, 
 from billing.models.accounts import Account, CapPeriod, CreditGrant, KeyMeter, SpendingCap
 from billing.models.audits import LedgerAudit
 from billing.models.costs import CostLine, DailyCost, UnrolledCost
-from billing.models.reservations import ChargeBasis, Reservation, ReservationState
+from billing.models.prices import PriceVersion
+from billing.models.reservations import ChargeBasis, EndedBy, Reservation, ReservationState
 
 __all__ = [
     "Account",
@@ -16,8 +17,10 @@ __all__ = [
     "CostLine",
     "CreditGrant",
     "DailyCost",
+    "EndedBy",
     "KeyMeter",
     "LedgerAudit",
+    "PriceVersion",
     "Reservation",
     "ReservationState",
     "SpendingCap",

@@ -41,12 +41,18 @@ class CostLine(Cost):
         Reservation, models.PROTECT, related_name="lines", db_constraint=False, db_index=False
     )
 
+    # When the request was admitted: a report's bounds are seconds.
+    admitted_at = models.DateTimeField()
+    # 0 for the settlement; a correction adds lines with the next number, whose amounts are differences.
+    revision = models.PositiveSmallIntegerField(default=0)
+
     class Meta:
         constraints = [
             # A second settlement of the same request could not be stored.
-            models.UniqueConstraint(name="cost_line_once", fields=["reservation", "line_item"]),
+            models.UniqueConstraint(name="cost_line_once", fields=["reservation", "line_item", "revision"]),
             models.CheckConstraint(
-                name="cost_line_not_negative", condition=Q(quantity__gte=0, amount_nanousd__gte=0)
+                name="cost_line_not_negative",
+                condition=Q(revision__gt=0) | Q(quantity__gte=0, amount_nanousd__gte=0),
             ),
         ]
 
@@ -86,10 +92,9 @@ class DailyCost(Cost):
             models.UniqueConstraint(
                 name="daily_cost_unique", fields=["organization", "day", "project", "api_key", "line_item"]
             ),
-            models.CheckConstraint(
-                name="daily_cost_not_negative",
-                condition=Q(quantity__gte=0, amount_nanousd__gte=0, lines__gte=0),
-            ),
+            # An amount may be less than nothing for a moment, where a correction is rolled up before the
+            # lines that it corrects; the number of lines never is.
+            models.CheckConstraint(name="daily_cost_not_negative", condition=Q(lines__gte=0)),
         ]
 
     def __str__(self) -> str:

@@ -7,9 +7,8 @@ import uuid
 from django.db import models
 from django.db.models import F, Q
 
-from billing.prices.columns import observed_columns, observed_whole_or_not_at_all, price_columns
-from billing.prices.parts import PARTS, QUANTITIES, observed_column
-from billing.prices.price import Price, Quantities
+from billing.models.prices import PriceVersion
+from billing.prices.price import Quantities
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
 
 
@@ -28,8 +27,21 @@ class ChargeBasis(models.TextChoices):
 
     USAGE = "usage", "reported usage"
     OBSERVED = "observed", "counted here"
+    ESTIMATED = "estimated", "the prompt alone, as counted here"
     CHECKPOINT = "checkpoint", "last checkpoint before a crash"
     RECONCILED = "reconciled", "found out later"
+
+
+class EndedBy(models.TextChoices):
+    """Who or what ended a request, which decides who pays for it."""
+
+    COMPLETE = "complete", "the answer was complete"
+    CLIENT = "client", "the client left, or read nothing"
+    BACKEND = "backend", "the backend refused, failed or was cut off"
+    DEADLINE = "deadline", "the deadline passed"
+    POLICY = "policy", "a policy refused it"
+    SHUTDOWN = "shutdown", "the gateway was stopped"
+    CRASH = "crash", "the gateway\N{RIGHT SINGLE QUOTATION MARK}s process was lost"
 
 
 class Reservation(models.Model):
@@ -58,18 +70,24 @@ class Reservation(models.Model):
     model = models.CharField(max_length=NAME_LENGTH)
     choices = models.IntegerField(default=1)
 
-    # The price that it was admitted at.
-    locals().update(price_columns())
+    # The version of the price card that it was admitted under. No constraint, for the same reason.
+    price_version = models.ForeignKey(
+        PriceVersion, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    # The most that it may use, by quantity: what it was held for.
+    bounds = models.JSONField()
+    # What it has used, by quantity: as heartbeats reported it, and as it was charged once it is settled.
+    used = models.JSONField(null=True)
 
     state = models.CharField(max_length=11, choices=ReservationState)
     basis = models.CharField(max_length=10, choices=ChargeBasis, blank=True, default="")
+    ended_by = models.CharField(max_length=8, choices=EndedBy, blank=True, default="")
+    # What is held, or was at the end: less than at admission for an unknown outcome, more where the request
+    # used more than its bounds and there was credit for it.
     reserved_nanousd = models.BigIntegerField()
     charged_nanousd = models.BigIntegerField(null=True)
-    # What the request cost beyond its hold, or might have cost when it was written off.
+    # What the request cost beyond what could be charged, or may have cost when it was given up.
     operator_loss_nanousd = models.BigIntegerField(default=0)
-
-    # What its heartbeats have reported.
-    locals().update(observed_columns())
 
     admitted_at = models.DateTimeField()
     dispatched_at = models.DateTimeField(null=True)
@@ -108,7 +126,7 @@ class Reservation(models.Model):
                     state="settled",
                     charged_nanousd__isnull=False,
                     resolved_at__isnull=False,
-                    basis__in=["usage", "observed", "checkpoint", "reconciled"],
+                    basis__in=["usage", "observed", "estimated", "checkpoint", "reconciled"],
                 )
                 | Q(
                     state__in=["released", "written_off"],
@@ -116,9 +134,6 @@ class Reservation(models.Model):
                     resolved_at__isnull=False,
                     basis="",
                 ),
-            ),
-            models.CheckConstraint(
-                name="reservation_observed_whole_or_not_at_all", condition=observed_whole_or_not_at_all()
             ),
         ]
         indexes = [
@@ -139,10 +154,9 @@ class Reservation(models.Model):
         return self.state in (self.State.HELD, self.State.UNKNOWN)
 
     @property
-    def price(self) -> Price:
-        return Price(**{part.name: getattr(self, part.price_column) for part in PARTS})
+    def used_quantities(self) -> Quantities | None:
+        return None if self.used is None else Quantities(**self.used)
 
     @property
-    def observed(self) -> Quantities | None:
-        seen = {quantity: getattr(self, observed_column(quantity)) for quantity in QUANTITIES}
-        return None if None in seen.values() else Quantities(**seen)
+    def bound_quantities(self) -> Quantities:
+        return Quantities(**self.bounds)
