@@ -23,16 +23,24 @@ from billing.ledger.operations import (
     Operation,
     OperationResult,
 )
-from billing.ledger.rows import LockedRows, NeededRows
+from billing.ledger.rows import CardRow, LockedRows, NeededRows
 from billing.ledger.stores.postgresql import PostgresStore
 from billing.ledger.stores.sqlite import SqliteStore
+from billing.prices.card import PriceCard
 from gateway_site.api.errors import Unavailable
+
+
+# Cards never change, so a process keeps those that it has met.
+MOST_CARDS = 10_000
+_cards: dict[str, PriceCard] = {}
 
 
 class Store(Protocol):
     def transaction(self) -> AbstractContextManager[None]: ...
 
     def read(self, needs: NeededRows, *, wait: bool) -> LockedRows: ...
+
+    def read_cards(self, versions: Collection[str]) -> list[CardRow]: ...
 
     def write(self, changes: Changes) -> Callable[[], TouchedReservations]: ...
 
@@ -95,7 +103,9 @@ def apply(
     """
     ids = [_ids_of(operation) for operation in operations]
     needs = _needs_of(operations, ids, repeated)
-    decisions = Decisions(store.read(needs, wait=wait), limits)
+    rows = store.read(needs, wait=wait)
+    rows.cards = _cards_for(store, rows, operations)
+    decisions = Decisions(rows, limits)
     answers: list[OperationResult] = [False] * len(operations)
     holds: list[tuple[int, HoldRequest]] = []
     for i, operation in enumerate(operations):
@@ -113,6 +123,22 @@ def apply(
         answers[i] = decisions.admit(request, ids[i])
     written = store.write(decisions.changes)
     return partial(_finish, operations, answers, decisions, written)
+
+
+def _cards_for(store: Store, rows: LockedRows, operations: Sequence[Operation]) -> dict[str, PriceCard]:
+    """The price cards that the batch needs. What this process has admitted it need not read."""
+    global _cards
+    if len(_cards) > MOST_CARDS:
+        # Another thread may be in the middle of a batch with the one before.
+        _cards = {}
+    cards = _cards
+    for operation in operations:
+        if isinstance(operation, HoldRequest):
+            cards[operation.version.id.hex] = operation.version.card
+    unread = {row.version_id for row in rows.reservations.values()} - cards.keys()
+    if unread:
+        cards.update({row.id: row.card for row in store.read_cards(unread)})
+    return cards
 
 
 def _finish(

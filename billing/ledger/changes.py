@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from billing.ledger.rows import MeterRow
-from billing.prices.price import Price, Quantities
+from billing.prices.price import Quantities
 
 
 class AccountDelta(Struct):
@@ -41,8 +41,11 @@ class ResolvedReservation(Struct):
     reservation_id: str
     state: str
     basis: str
+    ended_by: str
+    reserved: int
     charged: int | None
     loss: int
+    used: Quantities | None
 
 
 class NewReservation(Struct):
@@ -52,7 +55,8 @@ class NewReservation(Struct):
     key_id: str
     model: str
     choices: int
-    price: Price
+    version_id: str
+    bounds: Quantities
     reserved: int
     is_dispatched: bool
     deadline_at: datetime
@@ -63,6 +67,7 @@ class NewLine(Struct):
     organization_id: str
     project_id: str
     key_id: str
+    admitted_at: datetime
     day: date
     line_item: str
     quantity: int
@@ -119,7 +124,7 @@ class Changes:
 
     def heartbeat_rows(self) -> list[dict[str, Any]]:
         return [
-            {"reservation_id": reservation_id, **(structs.asdict(seen) if seen else {})}
+            {"reservation_id": reservation_id, "used": seen}
             for reservation_id, seen in self.heartbeats.items()
         ]
 

@@ -7,9 +7,12 @@ not fit is refused alone and a smaller one behind it may still be admitted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+
+from msgspec import structs
 
 from billing.ledger import key_rate_limit
 from billing.ledger.cap_periods import period_of
@@ -24,6 +27,7 @@ from billing.ledger.changes import (
     ResolvedReservation,
 )
 from billing.ledger.operations import (
+    ChargeObserved,
     Expire,
     Hold,
     HoldRequest,
@@ -31,16 +35,18 @@ from billing.ledger.operations import (
     MarkUnknown,
     Reconcile,
     Release,
+    ReleaseUnknown,
     ReservationOutcome,
     Resolution,
     Settle,
     WriteOff,
 )
 from billing.ledger.rows import CapRow, LockedRows, MeterRow, PeriodRow, ReservationRow
-from billing.models import ChargeBasis, ReservationState
+from billing.models import ChargeBasis, EndedBy, ReservationState
 from billing.money import MAX_NANOUSD, usd
 from billing.prices import bill
 from billing.prices.bill import BillLine
+from billing.prices.hold import hold_amount
 from billing.prices.price import Quantities
 from gateway_site.api.errors import (
     ApiError,
@@ -51,6 +57,10 @@ from gateway_site.api.errors import (
     Unauthenticated,
     Unavailable,
 )
+
+
+# More than any backend generates for one completion.
+FASTEST_TOKENS_A_SECOND = 3_000
 
 
 class OperationIds(NamedTuple):
@@ -80,58 +90,114 @@ class Decisions:
         row = self.rows.reservations.get(ids.reservation)
         if row is None or row.organization_id != ids.organization:
             return NotFound(f"There is no reservation {operation.reservation_id}.")
-        before = row.state
-        self._transition(row, operation)
+        before, held = row.state, row.reserved
+        if before == ReservationState.HELD:
+            self._end_held(row, operation)
+        elif before == ReservationState.UNKNOWN:
+            self._end_unknown(row, operation)
         won = row.state != before
-        return ReservationOutcome(ReservationState(row.state), row.charged, row.loss, won)
+        extended = max(0, row.reserved - held) if won else 0
+        return ReservationOutcome(ReservationState(row.state), row.charged, row.loss, extended, won)
 
-    def _transition(self, row: ReservationRow, operation: Resolution) -> None:
+    def _end_held(self, row: ReservationRow, operation: Resolution) -> None:
         match operation:
-            case Settle() if row.state == ReservationState.HELD:
+            case Settle():
+                row.ended_by = operation.ended_by
                 self._settle(row, operation.used, operation.basis)
-            case Settle() if row.state == ReservationState.UNKNOWN:
-                self._settle(row, operation.used, ChargeBasis.RECONCILED)
-            case Release() if row.state == ReservationState.HELD:
+            case Release():
+                row.ended_by = operation.ended_by
                 self._end(row, ReservationState.RELEASED)
-            case MarkUnknown() if row.state == ReservationState.HELD:
+            case MarkUnknown():
+                row.ended_by = operation.ended_by
                 self._mark_unknown_or_release(row)
-            case Reconcile() if row.state == ReservationState.UNKNOWN:
-                line = BillLine(bill.RECONCILED, 1, min(operation.amount_nanousd, row.reserved))
-                self._charge(row, operation.amount_nanousd, [line], ChargeBasis.RECONCILED)
-            case WriteOff() if row.state == ReservationState.UNKNOWN:
-                self._end(row, ReservationState.WRITTEN_OFF, loss=row.reserved)
-            case Expire():
-                self._expire(row, operation)
+            case Expire() if self._is_lost(row, operation):
+                row.ended_by = EndedBy.CRASH
+                if row.dispatched_at is not None and row.used is not None:
+                    self._settle(row, row.used, ChargeBasis.CHECKPOINT)
+                else:
+                    self._mark_unknown_or_release(row)
 
-    def _expire(self, row: ReservationRow, operation: Expire) -> None:
-        moment = operation.as_of or self.now
+    def _end_unknown(self, row: ReservationRow, operation: Resolution) -> None:
+        match operation:
+            case Settle():
+                self._settle(row, operation.used, ChargeBasis.RECONCILED)
+            case Reconcile():
+                cost = operation.amount_nanousd
+                charged = self._extend_to(row, cost)
+                self._charge(row, cost, [BillLine(bill.RECONCILED, 1, charged)], ChargeBasis.RECONCILED)
+            case ChargeObserved() if row.used is not None:
+                self._settle(row, row.used, ChargeBasis.RECONCILED)
+            case ReleaseUnknown():
+                self._end(row, ReservationState.RELEASED)
+            case WriteOff():
+                self._end(row, ReservationState.WRITTEN_OFF, loss=row.reserved)
+            case ChargeObserved():
+                self._give_up(row)
+            case Expire() if self._is_too_old(row, operation):
+                self._give_up(row)
+
+    def _is_lost(self, row: ReservationRow, operation: Expire) -> bool:
         # By value where nobody gave a time: the sweeper has watched the lease, and no clock need agree.
-        is_lost = (
-            row.lease_expires_at == operation.unrenewed_lease
-            if operation.as_of is None
-            else row.lease_expires_at < moment
-        )
-        if row.state == ReservationState.HELD and is_lost:
-            if row.is_dispatched and row.observed is not None:
-                self._settle(row, row.observed, ChargeBasis.CHECKPOINT)
-            else:
-                self._mark_unknown_or_release(row)
-            return
-        patience = timedelta(hours=self.limits.unknown_hours)
-        if row.state == ReservationState.UNKNOWN and row.unknown_at and row.unknown_at < moment - patience:
-            self._end(row, ReservationState.WRITTEN_OFF, loss=row.reserved)
+        if operation.as_of is None:
+            return row.lease_expires_at == operation.unrenewed_lease
+        return row.lease_expires_at < operation.as_of
+
+    def _is_too_old(self, row: ReservationRow, operation: Expire) -> bool:
+        patience = timedelta(minutes=self.limits.unknown_minutes)
+        return row.unknown_at is not None and row.unknown_at < (operation.as_of or self.now) - patience
 
     def _mark_unknown_or_release(self, row: ReservationRow) -> None:
         # What never left this process has provably cost nothing.
-        if row.is_dispatched:
-            self._move(row, ReservationState.UNKNOWN)
-            row.unknown_at = self.now
-        else:
+        if row.dispatched_at is None:
             self._end(row, ReservationState.RELEASED)
+            return
+        self._change_hold(row, min(row.reserved, self._most_generated(row)))
+        self._move(row, ReservationState.UNKNOWN)
+        row.unknown_at = self.now
+
+    def _most_generated(self, row: ReservationRow) -> int:
+        """The most that can have been generated of a request since it was dispatched, in nano-USD."""
+        if row.dispatched_at is None or row.bounds == Quantities():  # admitted before bounds were kept
+            return row.reserved
+        # A clock that was set back says nothing about how long it took.
+        seconds = (self.now - row.dispatched_at).total_seconds()
+        tokens = row.bounds.completion
+        if seconds >= 0:
+            tokens = min(tokens, math.ceil(FASTEST_TOKENS_A_SECOND * row.choices * max(seconds, 1.0)))
+        return hold_amount(self.rows.cards[row.version_id], structs.replace(row.bounds, completion=tokens))
+
+    def _give_up(self, row: ReservationRow) -> None:
+        """Let the customer go free. What the operator may owe the provider is on record."""
+        self._end(row, ReservationState.RELEASED, loss=row.reserved)
 
     def _settle(self, row: ReservationRow, used: Quantities, basis: ChargeBasis) -> None:
-        cost, lines = bill.bill(row.price, used, row.reserved)
-        self._charge(row, cost, lines, basis)
+        card = self.rows.cards[row.version_id]
+        cost = bill.charge(card, used)
+        row.used = used
+        charged = self._extend_to(row, cost)
+        self._charge(row, cost, bill.lines(card, used, charged), basis)
+
+    def _extend_to(self, row: ReservationRow, cost: int) -> int:
+        """Hold more for a request that cost more, as far as credit and caps allow. What can be charged."""
+        if cost > row.reserved:
+            self._change_hold(row, row.reserved + min(cost - row.reserved, self._left_for(row)))
+        return min(cost, row.reserved)
+
+    def _left_for(self, row: ReservationRow) -> int:
+        """What the account and every cap over the request have left, in nano-USD."""
+        account = self.rows.accounts[row.organization_id]
+        left = [account.granted - account.held - account.settled]
+        for cap, period in self._caps(row.organization_id, row.project_id, row.key_id, row.admitted_at):
+            # A period that is over was not read: what is left of it is not known.
+            is_read = (cap.id, period.starts_at) in self.rows.periods
+            left.append(cap.limit - period.held - period.settled if is_read else 0)
+        return max(0, min(left))
+
+    def _change_hold(self, row: ReservationRow, reserved: int) -> None:
+        if reserved != row.reserved:
+            difference = reserved - row.reserved
+            self._count(row.organization_id, row.project_id, row.key_id, row.admitted_at, difference, 0)
+            row.reserved = reserved
 
     def _charge(self, row: ReservationRow, cost: int, lines: list[BillLine], basis: ChargeBasis) -> None:
         charged = min(cost, row.reserved)
@@ -146,6 +212,7 @@ class Decisions:
                     row.organization_id,
                     row.project_id,
                     row.key_id,
+                    row.admitted_at,
                     day,
                     line_item,
                     line.quantity,
@@ -180,7 +247,9 @@ class Decisions:
             meter.live_holds -= 1
             self.changes.meters[row.key_id] = meter
         row.state = state
-        self.changes.resolved[row.id] = ResolvedReservation(row.id, state, basis, row.charged, row.loss)
+        self.changes.resolved[row.id] = ResolvedReservation(
+            row.id, state, basis, row.ended_by, row.reserved, row.charged, row.loss, row.used
+        )
 
     # --- admitting a request -------------------------------------------------------------------------
 
@@ -211,7 +280,8 @@ class Decisions:
                 key_id,
                 request.model,
                 request.choices,
-                request.price,
+                request.version.id.hex,
+                request.bounds,
                 request.amount_nanousd,
                 request.is_dispatched,
                 self.now + timedelta(seconds=request.deadline_seconds),

@@ -34,7 +34,7 @@ from billing.ledger.operations import (
     Settle,
 )
 from billing.ledger.worker import Ticket, Worker
-from billing.models import ChargeBasis
+from billing.models import ChargeBasis, EndedBy
 from billing.prices.price import Quantities
 from gateway_site.api.errors import ApiError, Unavailable
 from gateway_site.api.loop_timer import LoopTimer
@@ -74,18 +74,22 @@ class Ledger:
         return answer
 
     async def settle(
-        self, hold: Hold, used: Quantities, basis: ChargeBasis = ChargeBasis.USAGE
+        self,
+        hold: Hold,
+        used: Quantities,
+        basis: ChargeBasis = ChargeBasis.USAGE,
+        ended_by: EndedBy = EndedBy.COMPLETE,
     ) -> ReservationOutcome:
-        """Charge what was used, at most what was held."""
-        return await self._resolve(Settle(hold.id, hold.organization_id, used, basis))
+        """Charge what was used: what was held, and more while there is credit for it."""
+        return await self._resolve(Settle(hold.id, hold.organization_id, used, basis, ended_by))
 
-    async def release(self, hold: Hold) -> ReservationOutcome:
+    async def release(self, hold: Hold, ended_by: EndedBy = EndedBy.BACKEND) -> ReservationOutcome:
         """Give the credit back: provably nothing was generated."""
-        return await self._resolve(Release(hold.id, hold.organization_id))
+        return await self._resolve(Release(hold.id, hold.organization_id, ended_by))
 
-    async def mark_unknown(self, hold: Hold) -> ReservationOutcome:
-        """Keep the credit held until someone finds out what was generated."""
-        return await self._resolve(MarkUnknown(hold.id, hold.organization_id))
+    async def mark_unknown(self, hold: Hold, ended_by: EndedBy = EndedBy.BACKEND) -> ReservationOutcome:
+        """Keep what can have been generated held, for some minutes or until someone finds out."""
+        return await self._resolve(MarkUnknown(hold.id, hold.organization_id, ended_by))
 
     async def mark_dispatched(self, hold: Hold) -> None:
         """Mark the hold as dispatched, durably, before the first byte goes upstream."""
@@ -217,5 +221,5 @@ def limits_from_settings() -> LedgerLimits:
         requests_per_minute=settings.GATEWAY_REQUESTS_PER_MINUTE,
         concurrency=settings.GATEWAY_CONCURRENCY,
         lease_seconds=settings.GATEWAY_LEASE_SECONDS,
-        unknown_hours=settings.GATEWAY_UNKNOWN_HOURS,
+        unknown_minutes=settings.GATEWAY_UNKNOWN_MINUTES,
     )

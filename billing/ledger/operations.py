@@ -3,22 +3,23 @@ What callers ask of the ledger. Plain values: nothing here touches a database. (
 dataclass takes five times as long to make, and every request makes several.)
 
     from billing.ledger.ledger import get_ledger            # one per process, made on first use
-    from billing.prices.bill import hold_amount
-    from billing.prices.price import Price, Quantities
+    from billing.prices.hold import hold_amount
+    from billing.prices.price import Quantities
     from billing.ledger.operations import HoldRequest
-    from billing.models import ChargeBasis
+    from billing.models import ChargeBasis, EndedBy
 
     ledger = get_ledger()
-    amount = hold_amount(price, prompt_upper=812, completion_bound=1024, choices=n, images=0)
+    bounds = Quantities(prompt=812, completion=n * 1024)
     hold = await ledger.reserve(HoldRequest(request_id=..., organization_id=..., project_id=..., key_id=...,
-                                            amount_nanousd=amount, model="m", price=price, choices=n,
+                                            amount_nanousd=hold_amount(version.card, bounds), bounds=bounds,
+                                            model="m", version=version, choices=n,
                                             key_digests=key.presented_digests,
                                             deadline_seconds=240, is_dispatched=True))
     await ledger.mark_dispatched(hold)               # only if it was taken with is_dispatched=False
     await ledger.heartbeat(hold, Quantities(...))    # every GATEWAY_HEARTBEAT_SECONDS; None: nothing yet
     outcome = await ledger.settle(hold, Quantities(prompt=800, completion=120), ChargeBasis.USAGE)
-    outcome = await ledger.release(hold)             # provably nothing was generated
-    outcome = await ledger.mark_unknown(hold)        # dispatched, and what happened cannot be known
+    outcome = await ledger.release(hold, EndedBy.BACKEND)         # provably nothing was generated
+    outcome = await ledger.mark_unknown(hold, EndedBy.DEADLINE)   # dispatched; what happened is not known
 
 * `reserve` returns a Hold or raises: Unauthenticated (key revoked, expired, suspended, rotated, or not of
   this project), ProjectArchivedForUse, RateLimited, ConcurrencyExceeded, InsufficientCredit,
@@ -44,8 +45,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from billing.models import ChargeBasis, ReservationState
-from billing.prices.price import Price, Quantities
+from billing.models import ChargeBasis, EndedBy, ReservationState
+from billing.prices.card import CardVersion
+from billing.prices.price import Quantities
 from gateway_site.api.errors import ApiError
 
 
@@ -58,7 +60,9 @@ class HoldRequest(Struct, frozen=True):
     key_id: uuid.UUID
     amount_nanousd: int
     model: str
-    price: Price
+    # The price card that it is admitted under, and the most that it may use.
+    version: CardVersion
+    bounds: Quantities
     # Of the value that the caller presented: the key must still be stored under one of them. None where
     # nobody presented any, as in a benchmark.
     key_digests: tuple[str, ...] | None = None
@@ -83,6 +87,8 @@ class ReservationOutcome(Struct, frozen=True):
     state: ReservationState | None
     charged_nanousd: int | None = None
     operator_loss_nanousd: int = 0
+    # What was charged beyond the hold.
+    extended_nanousd: int = 0
     # Whether this very request made it so.
     won: bool = False
     is_durable: bool = True
@@ -98,14 +104,23 @@ class Settle(_OnReservation, frozen=True):
 
     used: Quantities
     basis: ChargeBasis = ChargeBasis.USAGE
+    ended_by: EndedBy = EndedBy.COMPLETE
 
 
 class Release(_OnReservation, frozen=True):
     """Nothing was generated: held becomes released."""
 
+    ended_by: EndedBy = EndedBy.BACKEND
+
 
 class MarkUnknown(_OnReservation, frozen=True):
-    """What was generated cannot be known: held becomes unknown, and keeps its hold."""
+    """
+    What was generated cannot be known: held becomes unknown.
+
+    The hold shrinks to what can have been generated since the request was dispatched.
+    """
+
+    ended_by: EndedBy = EndedBy.BACKEND
 
 
 class Reconcile(_OnReservation, frozen=True):
@@ -114,8 +129,16 @@ class Reconcile(_OnReservation, frozen=True):
     amount_nanousd: int
 
 
+class ChargeObserved(_OnReservation, frozen=True):
+    """An operator charges what was seen of an unknown request; what showed nothing becomes released."""
+
+
+class ReleaseUnknown(_OnReservation, frozen=True):
+    """An operator knows that nothing is owed: unknown becomes released, without a loss."""
+
+
 class WriteOff(_OnReservation, frozen=True):
-    """An operator gives up: unknown becomes written off."""
+    """An operator gives up: unknown becomes written off, and its hold the operator's loss."""
 
 
 class Expire(_OnReservation, frozen=True):
@@ -139,7 +162,7 @@ class MarkDispatched(_OnReservation, frozen=True):
     """The first byte is about to go upstream."""
 
 
-Resolution = Settle | Release | MarkUnknown | Reconcile | WriteOff | Expire
+Resolution = Settle | Release | MarkUnknown | Reconcile | ChargeObserved | ReleaseUnknown | WriteOff | Expire
 Operation = HoldRequest | Resolution | Heartbeat | MarkDispatched
 # What one operation comes to: a refusal is a value here, and is raised where the caller waits.
 OperationResult = Hold | ReservationOutcome | bool | ApiError
@@ -151,4 +174,4 @@ class LedgerLimits(Struct, frozen=True):
     requests_per_minute: int = 0
     concurrency: int = 0
     lease_seconds: int = 15
-    unknown_hours: int = 24
+    unknown_minutes: int = 10

@@ -12,7 +12,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from billing.prices.price import Price, Quantities
+from billing.prices.card import PriceCard
+from billing.prices.price import Quantities
 
 
 @dataclass(slots=True)
@@ -88,16 +89,24 @@ class ReservationRow(Struct):
     project_id: str
     key_id: str
     model: str
+    choices: int
     state: str
-    price: Price
+    version_id: str
     reserved: int
     charged: int | None
     loss: int
-    observed: Quantities | None
+    bounds: Quantities
+    used: Quantities | None
+    ended_by: str
     admitted_at: datetime
-    is_dispatched: bool
+    dispatched_at: datetime | None
     lease_expires_at: datetime
     unknown_at: datetime | None
+
+
+class CardRow(Struct):
+    id: str
+    card: PriceCard
 
 
 class RowsRead(Struct):
@@ -123,6 +132,8 @@ class LockedRows:
     projects: dict[str, ProjectRow]
     keys: dict[str, KeyRow]
     reservations: dict[str, ReservationRow]
+    # The price cards of the reservations, by the ids of their versions.
+    cards: dict[str, PriceCard] = field(default_factory=dict)
 
 
 def locked_rows(accounts: list[AccountRow], read: RowsRead, now: datetime) -> LockedRows:

@@ -115,11 +115,11 @@ class PriceCard(Struct, frozen=True, omit_defaults=True, dict=True):
     @property
     def checksum(self) -> str:
         """A digest of all that the card says, whatever the order it was written in."""
-        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """The card as plain JSON values, as it is stored."""
-        plain: dict[str, Any] = msgspec.to_builtins(self, order="deterministic")
+        plain: dict[str, Any] = msgspec.to_builtins(self, order="sorted")
         return plain
 
     @classmethod

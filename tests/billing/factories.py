@@ -13,15 +13,16 @@ from msgspec import structs
 
 from billing import services
 from billing.ledger.operations import Hold, HoldRequest
-from billing.models import Account, Reservation
-from billing.prices.price import Price, Quantities
+from billing.models import Account, PriceVersion, Reservation
+from billing.prices.card import CardVersion, PriceCard
+from billing.prices.price import Quantities
 from organization.audit.trail import Actor
 from organization.models import Organization, Project, ProjectKey
 
 SOMEONE = Actor.command("tests")
 # A nano-USD a token, so that amounts in tests are token counts.
-PRICE = Price(prompt=1_000, cached=500, completion=1_000)
-FREE = Price()
+PRICE = PriceCard.flat(prompt=1_000, cached=500, completion=1_000)
+FREE = PriceCard.flat(prompt=0, completion=0)
 
 _numbers = itertools.count()
 
@@ -48,7 +49,9 @@ class Customer:
             key_id=self.key.pk,
             amount_nanousd=amount,
             model="gpt",
-            price=PRICE,
+            version=VERSION,
+            # Which is what costs so much.
+            bounds=Quantities(prompt=amount),
         )
         return structs.replace(request, **options)
 
@@ -72,7 +75,27 @@ def make_key(project: Project) -> ProjectKey:
     return ProjectKey.objects.create(project=project, name="app", digest=unique, redacted_value=unique[:8])
 
 
+def version_of(card: PriceCard, model: str = "gpt") -> CardVersion:
+    """A version of the card, stored once."""
+    version = CardVersion(uuid.uuid5(uuid.NAMESPACE_OID, f"{model} {card.checksum}"), card)
+    PriceVersion.objects.get_or_create(
+        pk=version.id,
+        defaults={
+            "model": model,
+            "valid_from": timezone.now(),
+            "source": "tests",
+            "checksum": card.checksum,
+            "card_json": card.to_json(),
+        },
+    )
+    return version
+
+
+VERSION = CardVersion(uuid.uuid5(uuid.NAMESPACE_OID, f"gpt {PRICE.checksum}"), PRICE)
+
+
 def make_customer(credit: int = 0) -> Customer:
+    version_of(PRICE)
     organization = Organization.objects.create(name=f"Customer {next(_numbers)} {uuid.uuid4().hex}")
     project = Project.objects.create(organization=organization, name="Web")
     customer = Customer(organization, project, make_key(project))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from billing.prices.parts import PARTS, QUANTITIES, observed_column
-
 
 class Column(NamedTuple):
     """One value that is read: the field it goes to, the SQL that gives it, and its type."""
@@ -18,14 +16,6 @@ class Column(NamedTuple):
     field: str
     sql: str
     type: str = "bigint"
-
-
-class Nested(NamedTuple):
-    """An object inside of a row that is read: null where a condition `is_there` does not hold."""
-
-    field: str
-    columns: tuple[Column, ...]
-    is_there: str = ""
 
 
 # --- what is read ------------------------------------------------------------------------------------
@@ -73,24 +63,27 @@ RESERVATION = (
     Column("project_id", "r.project_id", "uuid"),
     Column("key_id", "r.api_key_id", "uuid"),
     Column("model", "r.model", "text"),
+    Column("choices", "r.choices"),
     Column("state", "r.state", "text"),
-    Nested("price", tuple(Column(part.name, f"r.{part.price_column}") for part in PARTS)),
+    Column("version_id", "r.price_version_id", "uuid"),
     Column("reserved", "r.reserved_nanousd"),
     Column("charged", "r.charged_nanousd"),
     Column("loss", "r.operator_loss_nanousd"),
-    Nested(
-        "observed",
-        tuple(Column(quantity, f"r.{observed_column(quantity)}") for quantity in QUANTITIES),
-        # All are there, or none: a constraint of the table.
-        f"r.{observed_column(QUANTITIES[0])} IS NOT NULL",
-    ),
+    Column("bounds", "r.bounds", "json"),
+    Column("used", "r.used", "json"),
+    Column("ended_by", "r.ended_by", "text"),
     Column("admitted_at", "r.admitted_at", "timestamptz"),
-    Column("is_dispatched", "r.dispatched_at IS NOT NULL", "bool"),
+    Column("dispatched_at", "r.dispatched_at", "timestamptz"),
     Column("lease_expires_at", "r.lease_expires_at", "timestamptz"),
     Column("unknown_at", "r.unknown_at", "timestamptz"),
 )
 
-# --- what is written: each field with its type, and those of an object in the row by a path -----------
+CARD = (
+    Column("id", "v.id", "uuid"),
+    Column("card", "v.card_json", "json"),
+)
+
+# --- what is written: each field with its type -----------------------------------------------------
 
 WRITTEN = {
     "accounts": {"organization_id": "uuid", "held": "bigint", "settled": "bigint"},
@@ -113,8 +106,11 @@ WRITTEN = {
         "reservation_id": "uuid",
         "state": "text",
         "basis": "text",
+        "ended_by": "text",
+        "reserved": "bigint",
         "charged": "bigint",
         "loss": "bigint",
+        "used": "jsonb",
     },
     "reservations": {
         "id": "uuid",
@@ -123,7 +119,8 @@ WRITTEN = {
         "key_id": "uuid",
         "model": "text",
         "choices": "int",
-        **{f"price.{part.name}": "bigint" for part in PARTS},
+        "version_id": "uuid",
+        "bounds": "jsonb",
         "reserved": "bigint",
         "is_dispatched": "bool",
         "deadline_at": "timestamptz",
@@ -133,6 +130,7 @@ WRITTEN = {
         "organization_id": "uuid",
         "project_id": "uuid",
         "key_id": "uuid",
+        "admitted_at": "timestamptz",
         "day": "date",
         "line_item": "text",
         "quantity": "bigint",
@@ -148,6 +146,6 @@ WRITTEN = {
         "amount": "bigint",
         "lines": "int",
     },
-    "heartbeats": {"reservation_id": "uuid", **dict.fromkeys(QUANTITIES, "bigint")},
+    "heartbeats": {"reservation_id": "uuid", "used": "jsonb"},
     "dispatched": {"reservation_id": "uuid"},
 }

@@ -8,7 +8,7 @@ The ledger's store on PostgreSQL: one round trip to read a batch, one to write i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC
 from functools import cache
@@ -19,7 +19,7 @@ import psycopg
 from msgspec.json import encode
 
 from billing.ledger.changes import Changes, TouchedReservations
-from billing.ledger.rows import AccountRow, LockedRows, NeededRows, RowsRead, locked_rows
+from billing.ledger.rows import AccountRow, CardRow, LockedRows, NeededRows, RowsRead, locked_rows
 from billing.ledger.stores import statements
 from billing.ledger.stores.columns import Column
 from gateway_site.database.libpq_pipeline import Pipeline, Reply
@@ -41,25 +41,8 @@ class PostgresSyntax:
         return ", ".join(f"{sql} AS {name}" for name, sql in fields.items())
 
     def rows(self, fields: dict[str, str], parameter: str) -> str:
-        flat = {name: type_ for name, type_ in fields.items() if "." not in name}
-        objects: dict[str, dict[str, str]] = {}
-        for path, type_ in fields.items():
-            if "." in path:
-                name, _, inner = path.partition(".")
-                objects.setdefault(name, {})[inner] = type_
-        if not objects:
-            return f"json_to_recordset({parameter}::json) AS d({_record(flat)})"
-        flat_record = _record(flat | dict.fromkeys(objects, "json"))
-        taken = [*flat, *(f"{name}.{inner} AS {name}_{inner}" for name in objects for inner in objects[name])]
-        tables = "".join(
-            f", json_to_record(r.{name}) AS {name}({_record(inner)})" for name, inner in objects.items()
-        )
-        source = f"json_to_recordset({parameter}::json) AS r({flat_record}){tables}"
-        return f"(SELECT {', '.join(taken)} FROM {source}) AS d"
-
-
-def _record(fields: dict[str, str]) -> str:
-    return ", ".join(f"{name} {type_}" for name, type_ in fields.items())
+        record = ", ".join(f"{name} {type_}" for name, type_ in fields.items())
+        return f"json_to_recordset({parameter}::json) AS d({record})"
 
 
 def _all(rows: str) -> str:
@@ -100,6 +83,7 @@ SELECT json_build_object(
     'reservations', ({_all(statements.read_reservations(SYNTAX, reservations=_RESERVATIONS))})
 )::text
 """
+READ_CARDS = _all(statements.read_cards(SYNTAX, versions="= ANY($1::uuid[])"))
 
 
 @cache
@@ -127,6 +111,7 @@ WRITE_DISPATCHED = _touch_statement("dispatched")
 
 _decode_accounts = msgspec.json.Decoder(list[AccountRow]).decode
 _decode_rows = msgspec.json.Decoder(RowsRead).decode
+_decode_cards = msgspec.json.Decoder(list[CardRow]).decode
 _decode_ids = msgspec.json.Decoder(set[str]).decode
 
 
@@ -192,6 +177,11 @@ class PostgresStore:
         assert read.value is not None  # noqa: S101 - a SELECT without FROM has one row
         rows = _decode_rows(read.value)
         return locked_rows(accounts, rows, rows.now.astimezone(UTC))
+
+    def read_cards(self, versions: Collection[str]) -> list[CardRow]:
+        read = self._pipeline.queue(READ_CARDS, array(versions))
+        self._pipeline.deliver()
+        return _decode_cards(read.value) if read.value else []
 
     # --- writing -------------------------------------------------------------------------------------
 

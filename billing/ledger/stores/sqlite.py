@@ -10,7 +10,7 @@ stores them: 32 hexadecimal digits, and UTC as text without a zone.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ import msgspec
 from msgspec.json import encode
 
 from billing.ledger.changes import Changes, TouchedReservations
-from billing.ledger.rows import AccountRow, LockedRows, NeededRows, RowsRead, locked_rows
+from billing.ledger.rows import AccountRow, CardRow, LockedRows, NeededRows, RowsRead, locked_rows
 from billing.ledger.stores import statements
 from billing.ledger.stores.columns import Column
 
@@ -34,7 +34,7 @@ class SqliteSyntax:
             return f"{column.sql} || '+00:00'"
         if column.type == "bool":
             return f"json(CASE WHEN {column.sql} THEN 'true' ELSE 'false' END)"
-        return column.sql
+        return f"json({column.sql})" if column.type == "json" else column.sql
 
     def json_object(self, fields: dict[str, str]) -> str:
         pairs = (f"'{name}', {sql}" for name, sql in fields.items())
@@ -44,12 +44,12 @@ class SqliteSyntax:
         return f"{self.json_object(fields)} AS json_row"
 
     def rows(self, fields: dict[str, str], parameter: str) -> str:
-        taken = (f"{_extracted(path, fields[path])} AS {path.replace('.', '_')}" for path in fields)
+        taken = (f"{_extracted(name, type_)} AS {name}" for name, type_ in fields.items())
         return f"(SELECT {', '.join(taken)} FROM json_each({parameter})) AS d"
 
 
-def _extracted(path: str, type_: str) -> str:
-    value = f"json_extract(value, '$.{path}')"
+def _extracted(name: str, type_: str) -> str:
+    value = f"json_extract(value, '$.{name}')"
     # 2026-01-31T12:00:00.5Z is stored as 2026-01-31 12:00:00.5.
     return f"replace(rtrim({value}, 'Z'), 'T', ' ')" if type_ == "timestamptz" else value
 
@@ -84,6 +84,7 @@ SELECT ({_all(statements.read_accounts(SYNTAX, organizations=_in(":organizations
     'reservations', ({_all(statements.read_reservations(SYNTAX, reservations=_in(":reservations")))})
 )
 """
+READ_CARDS = _all(statements.read_cards(SYNTAX, versions=_in(":versions")))
 WRITES = {
     name: statements.write_statement(SYNTAX, name, rows=":rows", now=":now", lease=":lease")
     for name in statements.WRITES
@@ -91,6 +92,7 @@ WRITES = {
 
 _decode_accounts = msgspec.json.Decoder(list[AccountRow]).decode
 _decode_rows = msgspec.json.Decoder(RowsRead).decode
+_decode_cards = msgspec.json.Decoder(list[CardRow]).decode
 
 
 def stored(moment: datetime) -> str:
@@ -98,7 +100,7 @@ def stored(moment: datetime) -> str:
     return str(moment.astimezone(UTC).replace(tzinfo=None))
 
 
-def json_ids(ids: set[str]) -> str:
+def json_ids(ids: Collection[str]) -> str:
     """A JSON array of ids, for a parameter."""
     return encode(ids).decode()
 
@@ -148,6 +150,10 @@ class SqliteStore:
         }
         ((accounts, rows),) = self._execute(READ, values)
         return locked_rows(_decode_accounts(accounts), _decode_rows(rows), now)
+
+    def read_cards(self, versions: Collection[str]) -> list[CardRow]:
+        ((found,),) = self._execute(READ_CARDS, {"versions": json_ids(list(versions))})
+        return _decode_cards(found)
 
     # --- writing -------------------------------------------------------------------------------------
 

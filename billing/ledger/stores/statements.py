@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from billing.ledger.stores import columns
-from billing.ledger.stores.columns import Column, Nested
-from billing.prices.parts import PARTS, QUANTITIES, observed_column
+from billing.ledger.stores.columns import Column
 
 
 class SqlSyntax(Protocol):
@@ -35,20 +34,13 @@ class SqlSyntax(Protocol):
         ...
 
     def rows(self, fields: dict[str, str], parameter: str) -> str:
-        """The table `d` of the rows in a parameter: a column for each field (price.prompt: price_prompt)."""
+        """The table `d` of the rows in a parameter: a column for each field."""
         ...
 
 
-def row(syntax: SqlSyntax, fields: tuple[Column | Nested, ...], **others: str) -> str:
+def row(syntax: SqlSyntax, fields: tuple[Column, ...], **others: str) -> str:
     """The select list of a row: its fields, and others that are SQL already."""
-    return syntax.select({**{each.field: _value(syntax, each) for each in fields}, **others})
-
-
-def _value(syntax: SqlSyntax, each: Column | Nested) -> str:
-    if isinstance(each, Column):
-        return syntax.stored(each)
-    value = _json_object(syntax, each.columns)
-    return f"CASE WHEN {each.is_there} THEN {value} END" if each.is_there else value
+    return syntax.select({**{each.field: syntax.stored(each) for each in fields}, **others})
 
 
 def _json_object(syntax: SqlSyntax, fields: tuple[Column, ...]) -> str:
@@ -92,14 +84,11 @@ FROM billing_reservation r
 WHERE r.id {reservations}"""
 
 
-# --- what it writes ----------------------------------------------------------------------------------
+def read_cards(syntax: SqlSyntax, *, versions: str) -> str:
+    return f"SELECT {row(syntax, columns.CARD)} FROM billing_priceversion v WHERE v.id {versions}"
 
-_PRICE_COLUMNS = ", ".join(part.price_column for part in PARTS)
-_PRICES = ", ".join(f"d.price_{part.name}" for part in PARTS)
-_OBSERVED = ", ".join(
-    f"{observed_column(quantity)} = COALESCE(d.{quantity}, r.{observed_column(quantity)})"
-    for quantity in QUANTITIES
-)
+
+# --- what it writes ----------------------------------------------------------------------------------
 
 WRITES = {
     "accounts": """
@@ -130,23 +119,26 @@ ON CONFLICT (api_key_id) DO UPDATE SET live_holds = excluded.live_holds,
     # No condition on the state: it was read under the account's lock, and the trigger refuses what has ended.
     "resolved": """
 UPDATE billing_reservation AS r
-SET state = d.state, basis = d.basis, charged_nanousd = d.charged, operator_loss_nanousd = d.loss,
+SET state = d.state, basis = d.basis, ended_by = d.ended_by, reserved_nanousd = d.reserved,
+    charged_nanousd = d.charged, operator_loss_nanousd = d.loss, used = d.used,
     unknown_at = CASE WHEN d.state = 'unknown' THEN {now} ELSE r.unknown_at END,
     resolved_at = CASE WHEN d.state = 'unknown' THEN NULL ELSE {now} END
 FROM {rows} WHERE r.id = d.reservation_id
 """,
-    "reservations": f"""
+    "reservations": """
 INSERT INTO billing_reservation (
-    id, organization_id, project_id, api_key_id, model, choices, {_PRICE_COLUMNS}, reserved_nanousd,
-    dispatched_at, deadline_at, state, basis, operator_loss_nanousd, admitted_at, lease_expires_at)
-SELECT d.id, d.organization_id, d.project_id, d.key_id, d.model, d.choices, {_PRICES}, d.reserved,
-    CASE WHEN d.is_dispatched THEN {{now}} END, d.deadline_at, 'held', '', 0, {{now}}, {{lease}}
-FROM {{rows}}
+    id, organization_id, project_id, api_key_id, model, choices, price_version_id, bounds, reserved_nanousd,
+    dispatched_at, deadline_at, state, basis, ended_by, operator_loss_nanousd, admitted_at, lease_expires_at)
+SELECT d.id, d.organization_id, d.project_id, d.key_id, d.model, d.choices, d.version_id, d.bounds, d.reserved,
+    CASE WHEN d.is_dispatched THEN {now} END, d.deadline_at, 'held', '', '', 0, {now}, {lease}
+FROM {rows}
 """,
     "lines": """
 INSERT INTO billing_costline
-    (reservation_id, organization_id, project_id, api_key_id, day, line_item, quantity, amount_nanousd)
-SELECT d.reservation_id, d.organization_id, d.project_id, d.key_id, d.day, d.line_item, d.quantity, d.amount
+    (reservation_id, organization_id, project_id, api_key_id, admitted_at, day, line_item, quantity,
+    amount_nanousd, revision)
+SELECT d.reservation_id, d.organization_id, d.project_id, d.key_id, d.admitted_at, d.day, d.line_item,
+    d.quantity, d.amount, 0
 FROM {rows}
 """,
     "unrolled": """
@@ -158,9 +150,9 @@ FROM {rows}
     # The last two are statements of their own, after the others: whether a reservation is still held is asked
     # of the row. A heartbeat is not bounded by the deadline, which a step of the clock may have left behind:
     # heartbeats end at the request's deadline by the sender's own clock, which does not step.
-    "heartbeats": f"""
-UPDATE billing_reservation AS r SET lease_expires_at = {{lease}}, {_OBSERVED}
-FROM {{rows}} WHERE r.id = d.reservation_id AND r.state = 'held' RETURNING id
+    "heartbeats": """
+UPDATE billing_reservation AS r SET lease_expires_at = {lease}, used = COALESCE(d.used, r.used)
+FROM {rows} WHERE r.id = d.reservation_id AND r.state = 'held' RETURNING id
 """,
     "dispatched": """
 UPDATE billing_reservation AS r SET dispatched_at = COALESCE(r.dispatched_at, {now})
