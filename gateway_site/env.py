@@ -44,6 +44,12 @@ def integer(name: str, default: int, *, minimum: int = 0) -> int:
     return number
 
 
+def refuse_removed(name: str, remedy: str) -> None:
+    """Stop at a variable that means nothing any more: whoever still sets it relies on what it did."""
+    if text(name):
+        raise ImproperlyConfigured(f"{name} is not read any more. {remedy}")
+
+
 def boolean(name: str, default: bool) -> bool:
     value = text(name, str(default)).lower()
     if value in TRUE_WORDS:

@@ -92,8 +92,11 @@ GATEWAY_CONCURRENCY = env.integer("GATEWAY_CONCURRENCY", 1_000)
 GATEWAY_LEASE_SECONDS = env.integer("GATEWAY_LEASE_SECONDS", 15, minimum=1)
 GATEWAY_HEARTBEAT_SECONDS = env.integer("GATEWAY_HEARTBEAT_SECONDS", 2, minimum=1)
 GATEWAY_SWEEP_SECONDS = env.integer("GATEWAY_SWEEP_SECONDS", 5, minimum=1)
-# An outcome that stays unknown this long is written off, at the operator's loss.
-GATEWAY_UNKNOWN_HOURS = env.integer("GATEWAY_UNKNOWN_HOURS", 24, minimum=1)
+# An outcome that stays unknown this long is released: what it may have cost is the operator's loss.
+GATEWAY_UNKNOWN_MINUTES = env.integer("GATEWAY_UNKNOWN_MINUTES", 10, minimum=1)
+env.refuse_removed(
+    "GATEWAY_UNKNOWN_HOURS", "Set GATEWAY_UNKNOWN_MINUTES: outcomes stay unknown for minutes now, by default 10."
+)
 # How long admission may wait for the database before it answers 503.
 GATEWAY_ADMISSION_WAIT_SECONDS = env.integer("GATEWAY_ADMISSION_WAIT_SECONDS", 3, minimum=1)
 

@@ -98,6 +98,7 @@ def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
         ("DEBUG", "maybe"),
         ("LOG_LEVEL", "LOUD"),
         ("GATEWAY_TRUSTED_PROXIES", "-1"),
+        ("GATEWAY_UNKNOWN_MINUTES", "0"),
         ("DATABASE_URL", "mysql://u:hunter2@h/d"),
         ("DATABASE_URL", "hunter2"),
     ],
@@ -108,6 +109,16 @@ def test_a_wrong_value_is_named_and_a_password_is_not(tmp_path: Path, name: str,
     assert told.returncode != 0
     assert f"ImproperlyConfigured: {name} must" in told.stderr
     assert "hunter2" not in told.stderr
+
+
+@pytest.mark.slow
+def test_a_variable_that_was_replaced_stops_the_start_and_names_the_new_one(tmp_path: Path) -> None:
+    old = settings_with(tmp_path, "s.DEBUG", GATEWAY_UNKNOWN_HOURS="24")
+    new = settings_with(tmp_path, "s.GATEWAY_UNKNOWN_MINUTES", GATEWAY_UNKNOWN_MINUTES="30")
+
+    assert old.returncode != 0
+    assert "GATEWAY_UNKNOWN_HOURS is not read any more. Set GATEWAY_UNKNOWN_MINUTES" in old.stderr
+    assert new.stdout.strip() == "30", new.stderr
 
 
 @pytest.mark.parametrize(
