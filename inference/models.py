@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.functional import cached_property
 
-from billing.prices.columns import price_columns, prices_not_negative
-from billing.prices.parts import PARTS
+from billing.models import PriceVersion
+from billing.prices import versions
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
 
 MODEL_ID_LENGTH = 200
@@ -38,9 +40,9 @@ class Backend(models.Model):
 
 class CatalogModel(models.Model):
     """
-    A model as customers know it. Prices are whole pico-USD a token (an image, a request).
+    A model as customers know it. What it costs is in its price versions.
 
-    A price that is not set is not zero: the model is then not served.
+    A model without a price is not free: it is not served.
     """
 
     id = models.CharField(max_length=MODEL_ID_LENGTH, primary_key=True)
@@ -48,8 +50,6 @@ class CatalogModel(models.Model):
     owned_by = models.CharField(max_length=NAME_LENGTH, default="gateway")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     is_enabled = models.BooleanField(default=True)
-
-    locals().update(price_columns(null=True, blank=True))
 
     context_length = models.PositiveIntegerField(default=8192)
     max_output_length = models.PositiveIntegerField(default=4096)
@@ -67,7 +67,6 @@ class CatalogModel(models.Model):
         verbose_name = "model"
         constraints = [
             models.CheckConstraint(name="model_id_not_empty", condition=~Q(id="")),
-            models.CheckConstraint(name="model_prices_not_negative", condition=prices_not_negative()),
             models.CheckConstraint(
                 name="model_lengths_positive", condition=Q(context_length__gte=1, max_output_length__gte=1)
             ),
@@ -76,10 +75,18 @@ class CatalogModel(models.Model):
     def __str__(self) -> str:
         return self.id
 
-    @property
-    def prices(self) -> dict[str, int | None]:
-        """The price of each part in pico-USD, by the part's name; None where it is not set."""
-        return {part.name: getattr(self, part.price_column) for part in PARTS}
+    @cached_property
+    def price_version(self) -> PriceVersion | None:
+        """The version of its price that is in force, read once; None where it has no price."""
+        return versions.in_force_for(self.pk)
+
+
+def read_price_versions(models_: Iterable[CatalogModel]) -> None:
+    """Read the price versions in force of many models at once."""
+    by_id = {model.pk: model for model in models_}
+    found = versions.in_force(by_id)
+    for model_id, model in by_id.items():
+        model.__dict__["price_version"] = found.get(model_id)
 
 
 class Deployment(models.Model):

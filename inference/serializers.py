@@ -8,9 +8,8 @@ from rest_framework import serializers
 
 from billing.money import price_text
 from billing.prices.parts import PARTS
-from billing.prices.price import Price
+from billing.prices.card import PriceCard
 from gateway_site.api.serializers import Constant, UnixTime
-from inference.catalog.served_models import price_of
 from inference.catalog.services import MODALITIES
 from inference.models import CatalogModel
 
@@ -18,7 +17,7 @@ from inference.models import CatalogModel
 SAMPLING_LIMITS: dict[str, Any] = {}
 SAMPLING_LIMITS_REVISION = "0"
 # Discounts and surcharges on a part come after the parts themselves.
-PRICING_ORDER = sorted(PARTS, key=lambda part: bool(part.within))
+PRICING_ORDER = sorted((part for part in PARTS if part.pricing_key), key=lambda part: bool(part.within))
 
 
 class ModelAccess(serializers.Serializer):
@@ -70,8 +69,8 @@ class ModelList(serializers.Serializer):
 
 def model_object(model: CatalogModel, passed_checks: frozenset[str]) -> dict[str, Any] | None:
     """The model as an organization that passed these checks sees it; None while it has no price."""
-    price = price_of(model)
-    if price is None:
+    version = model.price_version
+    if version is None:
         return None
     missing = sorted(set(model.required_checks) - passed_checks)
     fields = {
@@ -88,7 +87,7 @@ def model_object(model: CatalogModel, passed_checks: frozenset[str]) -> dict[str
         "created": model.created_at,
         "input_modalities": model.input_modalities,
         "output_modalities": model.output_modalities,
-        "pricing": _pricing(price),
+        "pricing": _pricing(version.card),
         "supported_sampling_parameters": model.supported_sampling_parameters,
         "sampling_limits": SAMPLING_LIMITS,
         "sampling_limits_revision": SAMPLING_LIMITS_REVISION,
@@ -103,8 +102,10 @@ def model_object(model: CatalogModel, passed_checks: frozenset[str]) -> dict[str
     return dict(ModelResponse(fields).data)
 
 
-def _pricing(price: Price) -> dict[str, str]:
-    return {part.pricing_key: price_text(getattr(price, part.name)) for part in PARTS}
+def _pricing(card: PriceCard) -> dict[str, str]:
+    # Of a request with a short prompt: the shape that clients know has no tiers.
+    price = card.price_for(0)
+    return {part.pricing_key: price_text(getattr(price, part.name)) for part in PRICING_ORDER}
 
 
 def _is_ready(model: CatalogModel) -> bool:

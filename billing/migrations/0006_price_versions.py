@@ -102,7 +102,14 @@ def checksum(card: dict[str, Any]) -> str:
 
 
 def flat_card(prices: dict[str, int]) -> dict[str, Any]:
-    return {"rates": {name: {"picousd": picousd} for name, picousd in sorted(prices.items())}}
+    """A card of these prices. Those that were filled in where nobody had given one are left out."""
+    given = dict(prices)
+    if given["cached"] == given["prompt"]:
+        del given["cached"]
+    for name in ("image", "request"):
+        if not given[name]:
+            del given[name]
+    return {"rates": {name: {"picousd": picousd} for name, picousd in sorted(given.items())}}
 
 
 def fill(apps: Any, schema_editor: Any) -> None:

@@ -40,9 +40,9 @@ SIMULATED = (
 )
 # More than nothing, so that costs are seen; little enough for the credit to last.
 PRICES = {
-    "prompt_price_picousd": parse_price("0.0000001"),
-    "cached_price_picousd": parse_price("0.00000005"),
-    "completion_price_picousd": parse_price("0.0000004"),
+    "prompt": parse_price("0.0000001"),
+    "cached": parse_price("0.00000005"),
+    "completion": parse_price("0.0000004"),
 }
 LOCAL_COLUMNS = {
     "display_name": "SmolLM2 135M Instruct",
@@ -112,7 +112,7 @@ def _register(backend: Backend, model_id: str, columns: Mapping[str, Any], actor
     if CatalogModel.objects.filter(pk=model_id).exists():
         return
     model, _ = inference_services.save_model(
-        model_id=model_id, changes={"owned_by": backend.name, **columns, **PRICES}, actor=actor
+        model_id=model_id, changes={"owned_by": backend.name, **columns}, prices=PRICES, actor=actor
     )
     inference_services.save_deployment(model=model, backend=backend, upstream_id=model_id, actor=actor)
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from django.db.models import Prefetch, QuerySet
 
-from billing.prices.price import Price
+from billing.prices.card import CardVersion
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
 from gateway_site.database.off_loop import off_loop
 from gateway_site.database.single_flight_cache import SingleFlightCache
@@ -43,7 +43,8 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class ServedModel:
     id: str
-    price: Price
+    # What a request is admitted under.
+    version: CardVersion
     context_length: int
     max_output_length: int
     tokenizer: str
@@ -98,13 +99,6 @@ def find_enabled(model_id: str) -> CatalogModel | None:
     return enabled_models().filter(pk=model_id).first() if model_id.isprintable() else None
 
 
-def price_of(model: CatalogModel) -> Price | None:
-    """The price of a model, or None while any part of it is not set."""
-    prices = model.prices
-    known = {name: picousd for name, picousd in prices.items() if picousd is not None}
-    return Price(**known) if len(known) == len(prices) else None
-
-
 def checks_passed_by(organization_id: uuid.UUID) -> frozenset[str]:
     passed = PassedCheck.objects.filter(organization_id=organization_id)
     return frozenset(passed.values_list("check_name", flat=True))
@@ -118,9 +112,8 @@ def _read_entry(model_id: str) -> Entry | None:
 
 
 def _served(model: CatalogModel) -> ServedModel | None:
-    price = price_of(model)
-    if price is None:
-        logger.error("model %s is asked for and has no complete price", model.pk)
+    if model.price_version is None:
+        logger.error("model %s is asked for and has no price", model.pk)
         return None
     weighted = []
     for deployment in model.live_deployments:  # type: ignore[attr-defined]
@@ -133,7 +126,7 @@ def _served(model: CatalogModel) -> ServedModel | None:
         return None
     return ServedModel(
         id=model.pk,
-        price=price,
+        version=model.price_version.versioned_card,
         context_length=model.context_length,
         max_output_length=model.max_output_length,
         tokenizer=model.tokenizer,

@@ -6,14 +6,15 @@ Each service is one transaction that also writes the audit trail.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
 
-from billing.money import MAX_NANOUSD, price_text
-from billing.prices.parts import PARTS
+from billing.prices import versions
+from billing.prices.card import PriceCard
 from gateway_site.api.errors import InvalidRequest, NotFound
 from gateway_site.http_client.ssrf_guard import AddressRefused, parse_base_url
 from inference.backends.credentials import checked_credential
@@ -69,19 +70,33 @@ def save_backend(
     return backend, is_new
 
 
-def save_model(*, model_id: str, changes: Mapping[str, Any], actor: Actor) -> tuple[CatalogModel, bool]:
-    """Change these columns of the model, or add it. Returns it, and whether it is new."""
+def save_model(
+    *,
+    model_id: str,
+    changes: Mapping[str, Any],
+    actor: Actor,
+    prices: Mapping[str, int | None] | None = None,
+    card: PriceCard | None = None,
+    valid_from: datetime | None = None,
+) -> tuple[CatalogModel, bool]:
+    """
+    Change these columns of the model, or add it. Returns it, and whether it is new.
+
+    `prices` are base prices in pico-USD by part, which change the card that is in force then; `card` is a
+    whole one. Either is stored as a version of its price.
+    """
     _require_model_id(model_id)
     with transaction.atomic():
         model, is_new = CatalogModel.objects.get_or_create(
             pk=model_id, defaults={"input_modalities": ["text"], "output_modalities": ["text"]}
         )
         model = CatalogModel.objects.select_for_update().get(pk=model.pk)
-        wanted = _complete_prices(model, dict(changes))
+        wanted = dict(changes)
         if is_new and "max_output_length" not in wanted and "context_length" in wanted:
             wanted["max_output_length"] = min(DEFAULT_OUTPUT_LENGTH, wanted["context_length"])
         _check_model(model, wanted)
         _apply(model, wanted, is_new, actor)
+        _save_prices(model, prices or {}, card, valid_from, actor)
     return model, is_new
 
 
@@ -177,8 +192,6 @@ def _apply(
 def _audit_value(name: str, value: Any) -> Any:
     if name == "credential_ciphertext":
         return "set" if value else "removed"
-    if name.endswith("_picousd") and value is not None:
-        return price_text(value)
     return value
 
 
@@ -239,31 +252,28 @@ def _require_check_name(name: str) -> None:
         raise InvalidRequest(f"A check's name has 1 to {NAME_LENGTH} characters.")
 
 
-def _complete_prices(model: CatalogModel, changes: dict[str, Any]) -> dict[str, Any]:
-    """
-    The changes, with the optional prices that nobody gave, once there is a price of the prompt.
-
-    Images cost their tokens, a request costs nothing by itself, and cached tokens cost what others do.
-    """
-    columns = {part.name: part.price_column for part in PARTS}
-    for part in PARTS:
-        whole = columns[part.within or "prompt"]
-        if not part.is_optional or changes.get(whole) is None:
-            continue
-        before = getattr(model, part.price_column)
-        # A discount that nobody gave must not come from a rise in price.
-        if before is None or (part.within and before == getattr(model, whole)):
-            changes.setdefault(part.price_column, changes[whole] if part.within else 0)
-    return changes
+def _save_prices(
+    model: CatalogModel,
+    prices: Mapping[str, int | None],
+    card: PriceCard | None,
+    valid_from: datetime | None,
+    actor: Actor,
+) -> None:
+    before = versions.in_force_for(model.pk, valid_from) if prices else None
+    if prices:
+        card = versions.changed_card(card or (before.card if before else None), prices)
+    if card is None:
+        return
+    version, is_new = versions.add_version(
+        model=model.pk, card=card, source=actor.label, actor=actor, valid_from=valid_from
+    )
+    if is_new:
+        # It may have been read before.
+        model.__dict__.pop("price_version", None)
+        transaction.on_commit(served_models.forget)
 
 
 def _check_model(model: CatalogModel, changes: Mapping[str, Any]) -> None:
-    for part in PARTS:
-        price = changes.get(part.price_column)
-        if price is not None and not 0 <= price <= MAX_NANOUSD:
-            raise InvalidRequest(
-                "A price is not negative, and fits in 64 bits of pico-USD.", param=part.price_column
-            )
     for column in ("input_modalities", "output_modalities"):
         if not set(changes.get(column, ["text"])) <= set(MODALITIES):
             raise InvalidRequest(f"Modalities are {', '.join(MODALITIES)}.", param=column)

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from billing.ledger.ledger import get_ledger
 from billing.ledger.operations import Hold, HoldRequest
 from billing.prices.hold import hold_amount
+from billing.prices.price import Quantities
 from gateway_site.api.errors import ContextLengthExceeded, UnsupportedOption
 from inference import tokenizer
 from inference.backends.base import require_options
@@ -56,6 +57,13 @@ async def admit(
     targets = _capable(prompt, model, load_balancer.targets_in_order(model, session_affinity))
     size = await tokenizer.size_of(prompt, model.tokenizer, work)
     prompt = structs.replace(prompt, output_bound=_output_bound(prompt, model, size), cache=hints)
+    card = model.version.card
+    bounds = Quantities(
+        prompt=size.upper,
+        completion=prompt.output_bound * prompt.completions,
+        images=prompt.images,
+        web_searches=card.web_searches,
+    )
     # Nothing is awaited after this: a hold that was given is in the hands of whoever settles it.
     hold = await get_ledger().reserve(
         HoldRequest(
@@ -63,15 +71,10 @@ async def admit(
             organization_id=key.project.organization_id,
             project_id=key.project_id,
             key_id=key.pk,
-            amount_nanousd=hold_amount(
-                model.price,
-                prompt_upper=size.upper,
-                completion_bound=prompt.output_bound,
-                choices=prompt.completions,
-                images=prompt.images,
-            ),
+            amount_nanousd=hold_amount(card, bounds),
             model=model.id,
-            price=model.price,
+            version=model.version,
+            bounds=bounds,
             key_digests=key.presented_digests,
             choices=prompt.completions,
             deadline_seconds=settings.GATEWAY_DEADLINE_SECONDS,

@@ -6,13 +6,12 @@ import json
 import shlex
 from dataclasses import dataclass
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
-from billing.models import CreditGrant
-from billing.prices.parts import PARTS
+from billing.models import CreditGrant, PriceVersion
 from inference.models import Backend, CatalogModel, DailyActivity
 from organization.models import Organization, Project, ProjectKey
 
@@ -78,10 +77,10 @@ def setup_checklist(request: HttpRequest) -> SetupChecklist | None:
 
 def served_model() -> str | None:
     """A model that a request can name, if there is one."""
-    # One whose price is not wholly set is not served.
-    priced = {f"{part.price_column}__isnull": False for part in PARTS}
+    # One without a price is not served.
+    priced = PriceVersion.objects.filter(model=OuterRef("pk"), valid_from__lte=timezone.now())
     served = CatalogModel.objects.filter(
-        **priced,
+        Exists(priced),
         is_enabled=True,
         deployments__is_enabled=True,
         deployments__backend__is_enabled=True,

@@ -25,7 +25,7 @@ from gateway_site.api.errors import ApiError, NotFound
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.console.playground import keys
 from gateway_site.console.playground.keys import PERMISSION, SESSION_ENTRY
-from inference.catalog.served_models import enabled_models, price_of
+from inference.catalog.served_models import enabled_models
 from inference.dialects.chat import dialect
 from inference.models import Activity, CatalogModel
 from organization.models import Project
@@ -150,7 +150,7 @@ def _projects(chosen: uuid.UUID | None) -> list[Project]:
 
 def _servable_models() -> list[CatalogModel]:
     models = enabled_models().order_by("pk")[:MOST_MODELS]
-    return [model for model in models if price_of(model) and model.live_deployments]  # type: ignore[attr-defined]
+    return [model for model in models if model.price_version and model.live_deployments]  # type: ignore[attr-defined]
 
 
 def _hints() -> dict[str, dict[str, str]]:
