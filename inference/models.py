@@ -12,6 +12,7 @@ from django.utils.functional import cached_property
 
 from billing.models import PriceVersion
 from billing.prices import versions
+from inference.catalog.vocabularies import USUAL_VOCABULARY
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
 
 MODEL_ID_LENGTH = 200
@@ -53,8 +54,9 @@ class CatalogModel(models.Model):
 
     context_length = models.PositiveIntegerField(default=8192)
     max_output_length = models.PositiveIntegerField(default=4096)
-    # A vocabulary of `inference.tokenizer`; empty: prompts are counted by their bytes.
-    tokenizer = models.CharField(max_length=40, blank=True)
+    # A vocabulary of `inference.tokenizer`, and whether it is the model's own rather than the nearest one.
+    tokenizer = models.CharField(max_length=40, default=USUAL_VOCABULARY)
+    is_tokenizer_exact = models.BooleanField("tokenizer is exact", default=False)
     input_modalities = models.JSONField(default=list)
     output_modalities = models.JSONField(default=list)
     supported_sampling_parameters = models.JSONField(default=list, blank=True)
@@ -67,6 +69,7 @@ class CatalogModel(models.Model):
         verbose_name = "model"
         constraints = [
             models.CheckConstraint(name="model_id_not_empty", condition=~Q(id="")),
+            models.CheckConstraint(name="model_tokenizer_not_empty", condition=~Q(tokenizer="")),
             models.CheckConstraint(
                 name="model_lengths_positive", condition=Q(context_length__gte=1, max_output_length__gte=1)
             ),
