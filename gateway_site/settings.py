@@ -95,7 +95,8 @@ GATEWAY_SWEEP_SECONDS = env.integer("GATEWAY_SWEEP_SECONDS", 5, minimum=1)
 # An outcome that stays unknown this long is released: what it may have cost is the operator's loss.
 GATEWAY_UNKNOWN_MINUTES = env.integer("GATEWAY_UNKNOWN_MINUTES", 10, minimum=1)
 env.refuse_removed(
-    "GATEWAY_UNKNOWN_HOURS", "Set GATEWAY_UNKNOWN_MINUTES: outcomes stay unknown for minutes now, by default 10."
+    "GATEWAY_UNKNOWN_HOURS",
+    "Set GATEWAY_UNKNOWN_MINUTES: an outcome is unknown for minutes now, by default 10.",
 )
 # How long admission may wait for the database before it answers 503.
 GATEWAY_ADMISSION_WAIT_SECONDS = env.integer("GATEWAY_ADMISSION_WAIT_SECONDS", 3, minimum=1)

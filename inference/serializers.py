@@ -7,8 +7,8 @@ from typing import Any
 from rest_framework import serializers
 
 from billing.money import price_text
-from billing.prices.parts import PARTS
 from billing.prices.card import PriceCard
+from billing.prices.parts import PARTS
 from gateway_site.api.serializers import Constant, UnixTime
 from inference.catalog.services import MODALITIES
 from inference.models import CatalogModel

@@ -29,7 +29,6 @@ from billing.ledger.stores.sqlite import SqliteStore
 from billing.prices.card import PriceCard
 from gateway_site.api.errors import Unavailable
 
-
 # Cards never change, so a process keeps those that it has met.
 MOST_CARDS = 10_000
 _cards: dict[str, PriceCard] = {}

@@ -58,7 +58,6 @@ from gateway_site.api.errors import (
     Unavailable,
 )
 
-
 # More than any backend generates for one completion.
 FASTEST_TOKENS_A_SECOND = 3_000
 

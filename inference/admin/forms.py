@@ -104,19 +104,29 @@ class ModelForm(OptimisticLockForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial.update(self.instance.prices)
+        self.initial.update(self.base_prices)
 
     def state(self) -> Any:
         columns = DeploymentForm.Meta.fields
         return {
             **super().state(),
-            **{part.price_column: getattr(self.instance, part.price_column) for part in PARTS},
+            "prices": self.base_prices,
             "deployments": sorted(self.instance.deployments.values_list("pk", *columns)),
         }
 
     @property
     def changed_columns(self) -> dict[str, Any]:
         """The values that the operator changed, by column."""
-        changed = {name: self.cleaned_data[name] for name in self.changed_data if name not in ("id", "seen")}
-        columns = {part.name: part.price_column for part in PARTS}
-        return {columns.get(name, name): value for name, value in changed.items()}
+        others = {"id", "seen", *(part.name for part in PARTS)}
+        return {name: self.cleaned_data[name] for name in self.changed_data if name not in others}
+
+    @property
+    def base_prices(self) -> dict[str, int]:
+        """The prices of the card in force, in pico-USD by part, without its tiers."""
+        version = self.instance.price_version
+        return {name: rate.picousd for name, rate in version.card.rates.items()} if version else {}
+
+    @property
+    def changed_prices(self) -> dict[str, int | None]:
+        """The prices that the operator changed, by part."""
+        return {part.name: self.cleaned_data[part.name] for part in PARTS if part.name in self.changed_data}

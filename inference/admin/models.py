@@ -18,7 +18,6 @@ from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, conf
 from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.forms import DeploymentForm, ModelForm
 from inference.catalog import services
-from inference.catalog.served_models import price_of
 from inference.models import CatalogModel, DailyActivity, Deployment
 from organization.audit.trail import Actor
 
@@ -50,7 +49,7 @@ def readiness(model: CatalogModel) -> str:
     """Whether a request for the model would be answered, as a short label."""
     if not model.is_enabled:
         return "disabled"
-    if price_of(model) is None:
+    if model.price_version is None:
         return "no price"
     deployments = live_deployments(model)
     if not deployments:
@@ -60,9 +59,10 @@ def readiness(model: CatalogModel) -> str:
 
 def price_cell(model: CatalogModel) -> SafeString:
     """USD for a million tokens, as people compare them, above the exact price of one."""
-    prompt, completion = model.prices["prompt"], model.prices["completion"]
-    if prompt is None or completion is None:
+    if model.price_version is None:
         return format_html("<span>{}</span>", "not set")
+    rates = model.price_version.card.rates
+    prompt, completion = rates["prompt"].picousd, rates["completion"].picousd
     return format_html(
         'in ${} · out ${}<span class="under mono">{} / {}</span>',
         price_text(prompt * MILLION),
@@ -147,7 +147,10 @@ class CatalogModelAdmin(ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: CatalogModel, form: Any, change: bool) -> None:
         saved, _ = services.save_model(
-            model_id=obj.pk, changes=form.changed_columns, actor=Actor.staff(request.user)
+            model_id=obj.pk,
+            changes=form.changed_columns,
+            prices=form.changed_prices,
+            actor=Actor.staff(request.user),
         )
         obj.pk = saved.pk
 
@@ -176,15 +179,16 @@ class CatalogModelAdmin(ModelAdmin):
     def state(self, model: Any) -> str:
         return readiness(model)
 
-    @display(description="USD per million tokens", ordering="prompt_price_picousd")
+    @display(description="USD per million tokens")
     def price(self, model: CatalogModel) -> SafeString:
         return price_cell(model)
 
     @display(description="USD each")
     def all_prices(self, model: CatalogModel) -> SafeString:
+        rates = model.price_version.card.rates if model.price_version else {}
         shown = [
-            (name, "not set" if picousd is None else price_text(picousd))
-            for name, picousd in model.prices.items()
+            (part.item, price_text(rates[part.name].picousd) if part.name in rates else "not set")
+            for part in PARTS
         ]
         return format_html_join("", "<div>{}: {}</div>", shown)
 

@@ -264,7 +264,7 @@ def _save_prices(
         card = versions.changed_card(card or (before.card if before else None), prices)
     if card is None:
         return
-    version, is_new = versions.add_version(
+    _, is_new = versions.add_version(
         model=model.pk, card=card, source=actor.label, actor=actor, valid_from=valid_from
     )
     if is_new:

@@ -129,8 +129,8 @@ FROM {rows} WHERE r.id = d.reservation_id
 INSERT INTO billing_reservation (
     id, organization_id, project_id, api_key_id, model, choices, price_version_id, bounds, reserved_nanousd,
     dispatched_at, deadline_at, state, basis, ended_by, operator_loss_nanousd, admitted_at, lease_expires_at)
-SELECT d.id, d.organization_id, d.project_id, d.key_id, d.model, d.choices, d.version_id, d.bounds, d.reserved,
-    CASE WHEN d.is_dispatched THEN {now} END, d.deadline_at, 'held', '', '', 0, {now}, {lease}
+SELECT d.id, d.organization_id, d.project_id, d.key_id, d.model, d.choices, d.version_id, d.bounds,
+    d.reserved, CASE WHEN d.is_dispatched THEN {now} END, d.deadline_at, 'held', '', '', 0, {now}, {lease}
 FROM {rows}
 """,
     "lines": """

@@ -7,7 +7,6 @@ from django.db import transaction
 
 from gateway_site.management.operator_command import OperatorCommand
 from inference.catalog import services
-from inference.catalog.served_models import price_of
 from inference.management.price_arguments import add_price_arguments, prices_in, pricing_of
 from organization.audit.trail import Actor
 
@@ -39,7 +38,7 @@ class Command(OperatorCommand):
         given = {name: options[name] for name in COLUMNS if options[name] is not None}
         with transaction.atomic():
             model, is_new = services.save_model(
-                model_id=id, changes={**given, **prices_in(options)}, actor=actor
+                model_id=id, changes=given, prices=prices_in(options), actor=actor
             )
             deployment, _ = services.save_deployment(
                 model=model, backend=row, upstream_id=upstream_id or id, weight=weight, actor=actor
@@ -54,7 +53,7 @@ class Command(OperatorCommand):
             "max_output_length": model.max_output_length,
             "tokenizer": model.tokenizer,
             "is_enabled": model.is_enabled,
-            "is_priced": price_of(model) is not None,
+            "is_priced": model.price_version is not None,
             "created": is_new,
         }
 

@@ -25,7 +25,8 @@ class Command(OperatorCommand):
         outcome = import_models(
             backend=row,
             prefix=prefix,
-            changes={**prices_in(options), "is_enabled": enable},
+            changes={"is_enabled": enable},
+            prices=prices_in(options),
             actor=Actor.command("sync_models"),
         )
         return {"backend": row.name, **outcome}
