@@ -125,8 +125,9 @@ async def hold_until_refused(ledger: Any, order: dict[str, Any]) -> Counter[str]
 
 async def hold(ledger: Any, order: dict[str, Any]) -> str:
     from billing.ledger.operations import HoldRequest
-    from billing.prices.price import Price
+    from billing.prices.price import Quantities
     from gateway_site.api.errors import ApiError
+    from tests.billing.factories import VERSION
 
     request = HoldRequest(
         request_id=uuid.uuid4(),
@@ -135,7 +136,8 @@ async def hold(ledger: Any, order: dict[str, Any]) -> str:
         key_id=uuid.UUID(order["key_id"]),
         amount_nanousd=order["amount"],
         model="gpt",
-        price=Price(completion=1_000),
+        version=VERSION,
+        bounds=Quantities(completion=order["amount"]),
         choices=order.get("choices", 1),
     )
     try:

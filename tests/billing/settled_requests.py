@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -12,10 +12,11 @@ from django.db import connection, transaction
 from billing.ledger import batch
 from billing.ledger.changes import Changes, TouchedReservations
 from billing.ledger.operations import Hold, HoldRequest, LedgerLimits, Operation, Settle
-from billing.ledger.rows import LockedRows, NeededRows
-from billing.prices.bill import cost
-from billing.prices.price import Price, Quantities
-from tests.billing.factories import PRICE, Customer
+from billing.ledger.rows import CardRow, LockedRows, NeededRows
+from billing.prices.bill import charge
+from billing.prices.card import PriceCard
+from billing.prices.price import Quantities
+from tests.billing.factories import PRICE, Customer, version_of
 
 DAY = 86_400
 FIRST = date(2026, 3, 1)
@@ -45,6 +46,9 @@ class FixedClockStore:
         rows.now = self.moment
         return rows
 
+    def read_cards(self, versions: Collection[str]) -> list[CardRow]:
+        return self.store.read_cards(versions)
+
     def write(self, changes: Changes) -> Callable[[], TouchedReservations]:
         return self.store.write(changes)
 
@@ -56,7 +60,7 @@ class Usage:
     prompt: int = 0
     completion: int = 0
     model: str = "gpt"
-    price: Price = PRICE
+    price: PriceCard = PRICE
 
 
 def settle(*usages: Usage, clock: time = time(12)) -> None:
@@ -78,9 +82,9 @@ def hold(*usages: Usage, clock: time = time(12)) -> list[Hold]:
     """Admit requests of one day and leave them so."""
     requests = [
         usage.customer.request(
-            cost(usage.price, Quantities(prompt=usage.prompt, completion=usage.completion)),
+            charge(usage.price, Quantities(prompt=usage.prompt, completion=usage.completion)),
             model=usage.model,
-            price=usage.price,
+            version=version_of(usage.price, usage.model),
         )
         for usage in usages
     ]

@@ -35,6 +35,7 @@ from tests.billing.factories import (
     reservation,
     stay_within_a_minute,
     used,
+    version_of,
 )
 
 Make = Callable[..., Ledger]
@@ -54,7 +55,7 @@ def test_it_works(ledger: Ledger, acme: Customer) -> None:
     assert taken.id == request.request_id
     assert acme.available == 600
     row = reservation(taken)
-    assert (row.state, row.reserved_nanousd, row.choices, row.price) == ("held", 400, 4, PRICE)
+    assert (row.state, row.reserved_nanousd, row.choices, row.price_version.card) == ("held", 400, 4, PRICE)
     assert row.organization_id == acme.organization.pk
     assert row.project_id == acme.project.pk
     assert row.api_key_id == acme.key.pk
@@ -117,7 +118,7 @@ def test_a_settlement_in_the_same_batch_frees_credit_for_a_hold_that_came_first(
 def test_a_free_model_is_admitted_without_credit(ledger: Ledger, transactional_db: None) -> None:
     stranger = make_customer()
 
-    taken = hold(ledger, stranger.request(0, price=FREE))
+    taken = hold(ledger, stranger.request(0, version=version_of(FREE)))
 
     assert not Account.objects.get(pk=stranger.organization.pk).granted_nanousd
     ledger.call(Settle(taken.id, taken.organization_id, used(10_000)))
@@ -128,7 +129,7 @@ def test_a_free_model_is_admitted_without_credit(ledger: Ledger, transactional_d
 def test_a_free_model_is_admitted_under_a_spent_cap(ledger: Ledger, acme: Customer) -> None:
     acme.limit("key", "total", 0)
 
-    hold(ledger, acme.request(0, price=FREE))
+    hold(ledger, acme.request(0, version=version_of(FREE)))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 
 from billing.models import Reservation
 from billing.prices.hold import hold_amount
-from billing.prices.price import Price
+from billing.prices.price import Quantities
 from organization import services as organization_services
-from tests.billing.factories import SOMEONE, Customer, make_customer, stay_within_a_minute
+from tests.billing.factories import PRICE, SOMEONE, Customer, make_customer, stay_within_a_minute
 from tests.billing.ledger_processes import SIZE, LedgerProcesses
 
 REPEATS = 20
@@ -72,7 +72,7 @@ def test_credit_and_a_cap_that_bind_together_admit_fifty(processes: LedgerProces
 
 
 def test_four_completions_each_need_four_times_the_credit(processes: LedgerProcesses) -> None:
-    amount = hold_amount(Price(completion=1_000), prompt_upper=0, completion_bound=AMOUNT, choices=4)
+    amount = hold_amount(PRICE, Quantities(completion=4 * AMOUNT))
     for _ in range(REPEATS):
         customer = make_customer(credit=ROOM * AMOUNT)
 

@@ -28,10 +28,11 @@ from billing.models import (
     ReservationState,
     UnrolledCost,
 )
-from billing.prices.price import Price, Quantities
+from billing.prices.card import PriceCard
+from billing.prices.price import Quantities
 from gateway_site.api.errors import Conflict, NotFound, Unavailable
 from organization.models import AuditEvent
-from tests.billing.factories import SOMEONE, Customer, reservation, used
+from tests.billing.factories import SOMEONE, Customer, reservation, used, version_of
 
 
 def take(ledger: Ledger, customer: Customer, amount: int = 100, **options: object) -> Hold:
@@ -60,8 +61,8 @@ def test_it_works(ledger: Ledger, acme: Customer) -> None:
 
 
 def test_the_lines_tell_what_was_used(ledger: Ledger, acme: Customer) -> None:
-    price = Price(prompt=2_000, cached=1_000, completion=3_000, image=4_000, request=5_000)
-    hold = take(ledger, acme, 900, price=price)
+    card = PriceCard.flat(prompt=2_000, cached=1_000, completion=3_000, image=4_000, request=5_000)
+    hold = take(ledger, acme, 900, version=version_of(card))
 
     ledger.call(
         Settle(hold.id, hold.organization_id, Quantities(prompt=10, cached=4, completion=7, images=1))
@@ -191,7 +192,7 @@ def test_a_heartbeat_extends_the_lease_and_keeps_what_was_seen(ledger: Ledger, a
 
     row = reservation(hold)
     assert row.lease_expires_at > before
-    assert row.observed == seen
+    assert row.used_quantities == seen
 
 
 def test_a_heartbeat_learns_that_the_hold_is_gone(ledger: Ledger, acme: Customer) -> None:

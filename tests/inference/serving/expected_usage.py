@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from billing.prices.price import Price, Quantities
+from billing.prices.card import PriceCard
+from billing.prices.price import Quantities
 from inference.tokenizer import LIKELY_AROUND_A_PROMPT, LIKELY_AROUND_A_TURN, counter
 from tests.inference.backends.upstreams.faulty.bodies import word
 from tests.inference.catalog.factories import PRICES
 from tests.inference.customer import HELLO
 
-PRICE = Price(
-    prompt=PRICES["prompt_price_picousd"],
-    cached=PRICES["prompt_price_picousd"],
-    completion=PRICES["completion_price_picousd"],
-)
+PRICE = PriceCard.flat(**PRICES)
 UPSTREAM_PROMPT = 11
 
 
