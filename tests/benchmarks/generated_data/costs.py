@@ -13,12 +13,14 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import connection, transaction
 from django.db.models import F
+from msgspec.json import encode
 
 from billing.models import Account
 from billing.money import MAX_NANOUSD, usd
-from billing.prices.bill import bill, cost
-from billing.prices.parts import PARTS
-from billing.prices.price import Price, Quantities
+from billing.prices.bill import charge, lines
+from billing.prices.card import PriceCard
+from billing.prices.price import Quantities
+from billing.prices.versions import add_version
 from billing.reports.rollup import roll_up
 from billing.services import grant_credit
 from gateway_site.management.operator_command import OperatorCommand
@@ -31,12 +33,12 @@ LINES_PER_REQUEST = 2
 MAX_OPTIONS = {"lines": 200_000_000, "days": 3_650, "projects": 1_000, "keys": 2_000, "models": 20}
 # Requests in one transaction: a second or so of writing, and some 60 MB of rows in memory.
 BATCH = 50_000
-PRICE = Price(prompt=150_000, cached=75_000, completion=600_000)
+CARD = PriceCard.flat(prompt=150_000, cached=75_000, completion=600_000)
 MIN_TEMPLATES = 200
 
 RESERVATION = (
     "id, organization_id, project_id, api_key_id, model, choices,"
-    f" {', '.join(part.price_column for part in PARTS)}, state, basis, reserved_nanousd,"
+    " price_version_id, bounds, used, ended_by, state, basis, reserved_nanousd,"
     " charged_nanousd, operator_loss_nanousd, admitted_at, dispatched_at, lease_expires_at, deadline_at,"
     " resolved_at"
 )
@@ -145,14 +147,19 @@ class Batch:
 def _templates(keys: list[ProjectKey], models: int, rng: random.Random) -> list[Template]:
     """A few hundred requests of different sizes; each that is generated is one of them."""
     made: list[Template] = []
+    versions = {
+        model: add_version(model=model, card=CARD, source="made up", actor=ACTOR)[0].pk.hex
+        for model in (f"made-up-{i + 1}" for i in range(models))
+    }
     for _ in range(max(MIN_TEMPLATES, len(keys) * models)):
         used = Quantities(prompt=rng.randint(1, 4_000), completion=rng.randint(1, 1_000))
-        charged = cost(PRICE, used)
+        charged = charge(CARD, used)
         key, model = keys[len(made) % len(keys)], f"made-up-{len(made) // len(keys) % models + 1}"
         owner = (key.project.organization_id.hex, key.project_id.hex, key.pk.hex)
-        prices = (getattr(PRICE, part.name) for part in PARTS)
-        amounts = (*map(str, prices), "settled", "usage", str(charged), str(charged), "0")
-        parts = {line.item: line for line in bill(PRICE, used, charged)[1]}
+        quantities = encode(used).decode()
+        terms = (versions[model], quantities, quantities, "complete")
+        amounts = (*terms, "settled", "usage", str(charged), str(charged), "0")
+        parts = {line.item: line for line in lines(CARD, used, charged)}
         prompt, completion = (
             (f"{model}, {item}", str(parts[item].quantity), str(parts[item].amount_nanousd))
             for item in ("prompt", "completion")
@@ -178,7 +185,8 @@ def _batches(templates: list[Template], requests: int, days: int, rng: random.Ra
             batch.reservations.append((reservation_id, *template.reservation, *(moment,) * 5))
             batch.charged += template.charged
             for item, quantity, amount in template.lines:
-                batch.lines.append((*template.line_owner, day, item, quantity, amount, reservation_id))
+                line = (*template.line_owner, day, item, quantity, amount, reservation_id, moment, "0")
+                batch.lines.append(line)
                 sum_of = sums.setdefault((*template.line_owner, day, item), [0, 0, 0])
                 sum_of[0] += int(quantity)
                 sum_of[1] += int(amount)
@@ -191,7 +199,7 @@ def _write(owner: Organization, batch: Batch) -> int:
     """One transaction: whatever interrupts the command, the books balance."""
     with transaction.atomic():
         _insert("billing_reservation", RESERVATION, batch.reservations)
-        _insert("billing_costline", f"{COST}, reservation_id", batch.lines)
+        _insert("billing_costline", f"{COST}, reservation_id, admitted_at, revision", batch.lines)
         _insert("billing_unrolledcost", f"{COST}, lines", batch.unrolled)
         Account.objects.filter(pk=owner.pk).update(settled_nanousd=F("settled_nanousd") + batch.charged)
     return batch.charged

@@ -24,17 +24,20 @@ from billing.models import (
     CostLine,
     CreditGrant,
     KeyMeter,
+    PriceVersion,
     Reservation,
     SpendingCap,
     UnrolledCost,
 )
 from billing.prices import bill
-from billing.prices.parts import PARTS
-from billing.prices.price import Price, Quantities
+from billing.prices.card import CardVersion, PriceCard
+from billing.prices.price import Quantities
 from organization.models import Organization, Project, ProjectKey
 
-PRICE = Price(prompt=150_000, cached=75_000, completion=600_000)
+CARD = PriceCard.flat(prompt=150_000, cached=75_000, completion=600_000)
+VERSION = CardVersion(uuid.uuid5(uuid.NAMESPACE_OID, CARD.checksum), CARD)
 USED = Quantities(prompt=100, completion=20)
+BOUNDS = Quantities(prompt=2_000, completion=1_000)
 HOLD_NANOUSD = 1_000_000
 # As many as a process would have in its pool of connections. SQLite has one writer, and threads that fight
 # for it only make the plain way slower.
@@ -58,6 +61,16 @@ def make_key() -> ProjectKey:
     account = Account.objects.create(organization=organization, granted_nanousd=10**18)
     CreditGrant.objects.create(account=account, amount_nanousd=10**18)
     project = Project.objects.create(organization=organization, name="Hot")
+    PriceVersion.objects.get_or_create(
+        pk=VERSION.id,
+        defaults={
+            "model": "hot",
+            "valid_from": timezone.now(),
+            "source": "benchmark",
+            "checksum": CARD.checksum,
+            "card_json": CARD.to_json(),
+        },
+    )
     unique = uuid.uuid4().hex
     return ProjectKey.objects.create(project=project, name="hot", digest=unique, redacted_value=unique[:8])
 
@@ -76,7 +89,8 @@ def measure_ledger(key: ProjectKey, concurrency: int, seconds: float) -> Measure
                 key_id=key.pk,
                 amount_nanousd=HOLD_NANOUSD,
                 model="hot",
-                price=PRICE,
+                version=VERSION,
+                bounds=BOUNDS,
             )
         )
         await ledger.settle(hold, USED)
@@ -152,7 +166,8 @@ def orm_reserve(key: ProjectKey) -> uuid.UUID:
         project_id=key.project_id,
         api_key_id=key.pk,
         model="hot",
-        **{part.price_column: getattr(PRICE, part.name) for part in PARTS},
+        price_version_id=VERSION.id,
+        bounds={"prompt": BOUNDS.prompt, "completion": BOUNDS.completion},
         state="held",
         reserved_nanousd=HOLD_NANOUSD,
         admitted_at=now,
@@ -168,7 +183,7 @@ def orm_settle(reservation_id: uuid.UUID) -> None:
     organization_id = Reservation.objects.values_list("organization_id", flat=True).get(pk=reservation_id)
     account = Account.objects.select_for_update().get(pk=organization_id)
     row = Reservation.objects.select_for_update().get(pk=reservation_id)
-    row.charged_nanousd = min(bill.cost(row.price, USED), row.reserved_nanousd)
+    row.charged_nanousd = min(bill.charge(row.price_version.card, USED), row.reserved_nanousd)
     row.state, row.basis, row.resolved_at = "settled", "usage", timezone.now()
     row.save(update_fields=["charged_nanousd", "state", "basis", "resolved_at"])
     account.held_nanousd -= row.reserved_nanousd
@@ -187,7 +202,9 @@ def orm_settle(reservation_id: uuid.UUID) -> None:
             "quantity": line.quantity,
             "amount_nanousd": line.amount_nanousd,
         }
-        for line in bill.bill(row.price, USED, row.charged_nanousd)[1]
+        for line in bill.lines(CARD, USED, row.charged_nanousd)
     ]
-    CostLine.objects.bulk_create([CostLine(reservation=row, **line) for line in lines])
+    CostLine.objects.bulk_create(
+        [CostLine(reservation=row, admitted_at=row.admitted_at, **line) for line in lines]
+    )
     UnrolledCost.objects.bulk_create([UnrolledCost(lines=1, **line) for line in lines])

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from billing.ledger import batch
 from billing.ledger.operations import (
+    ChargeObserved,
     Expire,
     Heartbeat,
     Hold,
@@ -33,6 +34,7 @@ from billing.ledger.operations import (
     Operation,
     Reconcile,
     Release,
+    ReleaseUnknown,
     Settle,
     WriteOff,
 )
@@ -48,12 +50,21 @@ STEPS = 12
 LIMITS = LedgerLimits(concurrency=4, lease_seconds=3_600)
 OPEN = ("held", "unknown")
 
+VERBS: dict[str, Any] = {
+    "release": Release,
+    "unknown": MarkUnknown,
+    "dispatch": MarkDispatched,
+    "expire": Expire,
+    "write_off": WriteOff,
+    "release_unknown": ReleaseUnknown,
+    "charge_observed": ChargeObserved,
+}
 amounts = st.integers(0, 60)
 spots = st.integers(0, 30)
 operations = st.one_of(
     st.tuples(st.just("hold"), st.integers(0, 1), amounts, st.booleans()),
     st.tuples(st.sampled_from(["settle", "heartbeat", "reconcile"]), spots, amounts),
-    st.tuples(st.sampled_from(["release", "unknown", "dispatch", "expire", "write_off"]), spots),
+    st.tuples(st.sampled_from(list(VERBS)), spots),
 )
 
 
@@ -93,17 +104,28 @@ class Reference:
     def end(self, row: Row, verb: str, amount: int = 0) -> bool:
         before = row.state
         if (verb == "settle" and row.state in OPEN) or (verb == "reconcile" and row.state == "unknown"):
-            row.state, row.charged = "settled", min(amount, row.reserved)
+            self._charge(row, amount)
         elif verb == "write_off" and row.state == "unknown":
             row.state = "written_off"
         elif verb == "release" and row.state == "held":
             row.state = "released"
         elif verb in ("unknown", "expire") and row.state == "held":
             if verb == "expire" and row.is_dispatched and row.observed is not None:
-                row.state, row.charged = "settled", min(row.observed, row.reserved)
+                self._charge(row, row.observed)
             else:
                 row.state = "unknown" if row.is_dispatched else "released"
+        elif verb == "charge_observed" and row.state == "unknown" and row.observed is not None:
+            self._charge(row, row.observed)
+        elif verb in ("expire", "charge_observed", "release_unknown") and row.state == "unknown":
+            row.state = "released"
         return row.state != before
+
+    def _charge(self, row: Row, amount: int) -> None:
+        """What was held, and beyond it what the account and every cap have left."""
+        left = [self.granted - self.used()]
+        left += [limit - self.used(scope) for scope, limit in self.caps.items() if scope in (None, row.key)]
+        row.charged = min(amount, row.reserved + max(0, min(left)))
+        row.state = "settled"
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -220,13 +242,7 @@ class LedgerMachine(RuleBasedStateMachine):
             case "expire":
                 return Expire(*place, timezone.now() + timedelta(hours=2))
             case _:
-                kinds: dict[str, Any] = {
-                    "release": Release,
-                    "unknown": MarkUnknown,
-                    "write_off": WriteOff,
-                    "dispatch": MarkDispatched,
-                }
-                made: Operation = kinds[verb](*place)
+                made: Operation = VERBS[verb](*place)
                 return made
 
     def _compare(self, made: list[Operation], answers: list[Any]) -> None:
@@ -262,8 +278,8 @@ class LedgerMachine(RuleBasedStateMachine):
             case Reconcile():
                 return self.model.end(row, "reconcile", operation.amount_nanousd)
             case _:
-                verbs = {Release: "release", MarkUnknown: "unknown", WriteOff: "write_off", Expire: "expire"}
-                return self.model.end(row, verbs[type(operation)])
+                verb = next(verb for verb, kind in VERBS.items() if isinstance(operation, kind))
+                return self.model.end(row, verb)
 
 
 @pytest.mark.slow

@@ -20,34 +20,27 @@ def seen(process_environment: dict[str, str]) -> dict[str, Any]:
 
 
 def test_one_entry_makes_another_part_of_a_price(seen: dict[str, Any]) -> None:
-    assert {"--prompt-price", "--search-price", "--cache_write-price"} <= set(seen["options"])
-    assert seen["form"]["search"] == "Each."
-    assert "cache_write" in seen["form"]
+    assert {"--prompt-price", "--page-price", "--video-input-price"} <= set(seen["options"])
+    assert seen["form"]["page"] == "Each."
+    assert "video_input" in seen["form"]
     # Those within another part come last, as clients know them.
-    whole = ["prompt", "completion", "image", "request", "web_search"]
-    assert seen["pricing"] == [*whole, "input_cache_read", "input_cache_write"]
+    whole = ["prompt", "completion", "image", "request", "page"]
+    assert seen["pricing"] == [*whole, "input_cache_read", "input_video"]
 
-    # 100 prompt tokens at the dearest price of one, that of writing it to the cache.
+    # 100 prompt tokens at the dearest price of one, that of video.
     assert seen["hold"] == 100 * 3 + 10 * 2 + 2 * 7_000
     assert seen["cost"] == 50 * 1 + 20 // 2 + 30 * 3 + 10 * 2 + 2 * 7_000
     bill = {
         "prompt": [50, 50],
         "cached prompt": [20, 10],
-        "cache write": [30, 90],
+        "video input": [30, 90],
         "completion": [10, 20],
-        "web search": [2, 14_000],
+        "document page": [2, 14_000],
     }
     assert seen["bill"] == bill
     assert list(seen["bill"]) == list(bill)
 
-    prices = [
-        f"{model}.{part}_price_picousd"
-        for model in ("catalogmodel", "reservation")
-        for part in ("cache_write", "search")
-    ]
-    assert seen["migration"] == sorted(
-        [*prices, "reservation.observed_cache_written", "reservation.observed_searches"]
-    )
+    assert seen["migration"] == []
 
     assert (seen["is_alive"], seen["is_price_kept"], seen["is_use_kept"]) == (True, True, True)
     assert seen["charged"] == seen["cost"]

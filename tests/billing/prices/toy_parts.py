@@ -1,8 +1,7 @@
 """
-A process in which a price has two parts more: web searches, and prompt tokens written to a cache.
+A process in which a price has two parts more: pages of documents, and prompt tokens of video.
 
-It prints what became of them as one JSON object. What it stores is rolled back, with the columns that
-a migration would have added.
+It prints what became of them as one JSON object. What it stores is rolled back.
 """
 
 from __future__ import annotations
@@ -14,26 +13,26 @@ from typing import Any
 from billing.prices import parts
 from billing.prices.parts import PricePart
 
-SEARCH = PricePart(
-    "search", "search", "web search", "web_search", quantity="searches", is_optional=True, help_text="Each."
+PAGE = PricePart(
+    "page", "page", "document page", "page", quantity="pages", is_optional=True, help_text="Each."
 )
-WRITE = PricePart(
-    "cache_write",
+VIDEO = PricePart(
+    "video_input",
     "token",
-    "cache write",
-    "input_cache_write",
-    quantity="cache_written",
+    "video input",
+    "input_video",
+    quantity="video_input",
     within="prompt",
     is_optional=True,
 )
-PRICE = {"prompt": 1_000, "completion": 2_000, "cached": 500, "cache_write": 3_000, "search": 7_000_000}
-USED = {"prompt": 100, "cached": 20, "cache_written": 30, "completion": 10, "searches": 2}
-BOUNDS = {"prompt_upper": 100, "completion_bound": 10, "searches": 2}
+PRICE = {"prompt": 1_000, "completion": 2_000, "cached": 500, "video_input": 3_000, "page": 7_000_000}
+USED = {"prompt": 100, "cached": 20, "video_input": 30, "completion": 10, "pages": 2}
+BOUNDS = {"prompt": 100, "completion": 10, "pages": 2}
 
 
 def main() -> None:
-    parts.PARTS = (*parts.PARTS, SEARCH, WRITE)
-    parts.QUANTITIES = (*parts.QUANTITIES, SEARCH.quantity, WRITE.quantity)
+    parts.PARTS = (*parts.PARTS, PAGE, VIDEO)
+    parts.QUANTITIES = (*parts.QUANTITIES, PAGE.quantity, VIDEO.quantity)
     import django
 
     django.setup()
@@ -57,33 +56,33 @@ def declared() -> dict[str, Any]:
 
 def computed() -> dict[str, Any]:
     """The arithmetic: what is held, and the lines of the bill."""
-    from billing.prices.bill import bill
+    from billing.prices.bill import charge, lines
+    from billing.prices.card import PriceCard
     from billing.prices.hold import hold_amount
-    from billing.prices.price import Price, Quantities
+    from billing.prices.price import Quantities
 
-    cost, lines = bill(Price(**PRICE), Quantities(**USED), 10**9)
+    card, used = PriceCard.flat(**PRICE), Quantities(**USED)
+    cost = charge(card, used)
     return {
-        "hold": hold_amount(Price(**PRICE), **BOUNDS),
+        "hold": hold_amount(card, Quantities(**BOUNDS)),
         "cost": cost,
-        "bill": {line.item: [line.quantity, line.amount_nanousd] for line in lines},
+        "bill": {line.item: [line.quantity, line.amount_nanousd] for line in lines(card, used, cost)},
     }
 
 
 def migrated() -> dict[str, Any]:
-    """The columns that `makemigrations` would add."""
+    """The columns that `makemigrations` would add: none."""
     from django.apps import apps
     from django.db import connection
     from django.db.migrations.autodetector import MigrationAutodetector
     from django.db.migrations.loader import MigrationLoader
-    from django.db.migrations.operations import AddField
     from django.db.migrations.state import ProjectState
 
     loader = MigrationLoader(connection)
     detector = MigrationAutodetector(loader.project_state(), ProjectState.from_apps(apps))
     migrations = [each for app in detector.changes(loader.graph).values() for each in app]
     operations = [operation for migration in migrations for operation in migration.operations]
-    added = [each for each in operations if isinstance(each, AddField)]
-    return {"migration": sorted(f"{each.model_name}.{each.name}" for each in added)}
+    return {"migration": [each.describe() for each in operations]}
 
 
 def stored() -> dict[str, Any]:
@@ -93,22 +92,19 @@ def stored() -> dict[str, Any]:
     from billing.ledger import batch
     from billing.ledger.operations import Expire, Heartbeat, Hold, LedgerLimits
     from billing.models import CostLine, Reservation
+    from billing.prices.card import PriceCard
     from billing.prices.hold import hold_amount
-    from billing.prices.price import Price, Quantities
-    from tests.billing.factories import make_customer
+    from billing.prices.price import Quantities
+    from tests.billing.factories import make_customer, version_of
 
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            for part in (SEARCH, WRITE):
-                for column in (part.price_column, parts.observed_column(part.quantity)):
-                    cursor.execute(f"ALTER TABLE billing_reservation ADD COLUMN {column} bigint")
         customer = make_customer(10**12)
 
         def run(operation: Any) -> Any:
             return batch.apply(batch.store_over(connection), [operation], LedgerLimits())().answers[0]
 
-        price = Price(**PRICE)
-        hold = run(customer.request(hold_amount(price, **BOUNDS), price=price))
+        card, bounds = PriceCard.flat(**PRICE), Quantities(**BOUNDS)
+        hold = run(customer.request(hold_amount(card, bounds), version=version_of(card), bounds=bounds))
         assert isinstance(hold, Hold)
         is_alive = run(Heartbeat(hold.id, hold.organization_id, Quantities(**USED)))
         kept = Reservation.objects.get(pk=hold.id)
@@ -116,8 +112,8 @@ def stored() -> dict[str, Any]:
         lines = CostLine.objects.filter(reservation_id=hold.id).order_by("id")
         seen = {
             "is_alive": is_alive,
-            "is_price_kept": kept.price == price,
-            "is_use_kept": kept.observed == Quantities(**USED),
+            "is_price_kept": kept.price_version.card == card,
+            "is_use_kept": kept.used_quantities == Quantities(**USED),
             "charged": outcome.charged_nanousd,
             "lines": {line.line_item: [line.quantity, line.amount_nanousd] for line in lines},
         }
