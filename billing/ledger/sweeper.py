@@ -1,5 +1,6 @@
 """
-Decides about requests whose process is gone: nobody renewed their lease.
+Decides about requests whose process is gone, so that nobody renews their lease; and releases outcomes that
+stayed unknown for GATEWAY_UNKNOWN_MINUTES, with what they may have cost as the operator's loss.
 
 No clock that can be set decides that a request is lost. A lease that has run out by the database's clock is
 only a candidate: it is swept once this process has seen it unrenewed for a whole lease by its own monotonic
@@ -31,8 +32,9 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from billing.ledger.ledger import get_ledger
-from billing.ledger.operations import Expire, ReservationOutcome
+from billing.ledger.operations import Expire, OperationResult, ReservationOutcome
 from billing.models import Reservation, ReservationState
+from billing.money import usd
 from gateway_site.api.errors import ApiError
 
 logger = logging.getLogger(__name__)
@@ -45,28 +47,32 @@ MOST_WATCHED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
-    """How many reservations a sweep has brought to each state."""
+    """How many reservations a sweep has brought to each state, and what the operator lost by it."""
 
+    # Held by a process that is gone: never sent, seen at a checkpoint, or nobody can know.
     released: int = 0
     settled: int = 0
     unknown: int = 0
-    written_off: int = 0
+    # Unknown for too long.
+    unknown_released: int = 0
+    operator_loss_nanousd: int = 0
 
     @property
     def total(self) -> int:
-        return self.released + self.settled + self.unknown + self.written_off
+        return self.released + self.settled + self.unknown + self.unknown_released
 
     def __add__(self, other: SweepCounts) -> SweepCounts:
         return SweepCounts(
             self.released + other.released,
             self.settled + other.settled,
             self.unknown + other.unknown,
-            self.written_off + other.written_off,
+            self.unknown_released + other.unknown_released,
+            self.operator_loss_nanousd + other.operator_loss_nanousd,
         )
 
 
 class Candidate(NamedTuple):
-    """A reservation that may be due, with its lease if it is held."""
+    """A reservation that may be due, with its lease if it is held; without one it is unknown."""
 
     id: uuid.UUID
     organization_id: uuid.UUID
@@ -99,27 +105,38 @@ def sweep(by: LeaseWatch | datetime) -> SweepCounts:
     due = candidates(now)
     if isinstance(by, LeaseWatch):
         due = by.lost(due)
-    answers = get_ledger().call_all(
-        [Expire(each.id, each.organization_id, now, each.lease) for each in due[:MOST]]
-    )
-    won: Counter[str | None] = Counter(
-        answer.state for answer in answers if isinstance(answer, ReservationOutcome) and answer.won
-    )
-    swept = SweepCounts(
-        released=won[ReservationState.RELEASED],
-        settled=won[ReservationState.SETTLED],
-        unknown=won[ReservationState.UNKNOWN],
-        written_off=won[ReservationState.WRITTEN_OFF],
-    )
+    due = due[:MOST]
+    answers = get_ledger().call_all([Expire(each.id, each.organization_id, now, each.lease) for each in due])
+    swept = _counts_of(due, answers)
     if swept.total:
         logger.info(
-            "swept: %d released, %d settled, %d unknown, %d written off",
+            "swept: %d released, %d settled, %d unknown; %d released that stayed unknown",
             swept.released,
             swept.settled,
             swept.unknown,
-            swept.written_off,
+            swept.unknown_released,
         )
+    if swept.operator_loss_nanousd:
+        logger.warning("requests that were swept may cost the operator $%s", usd(swept.operator_loss_nanousd))
     return swept
+
+
+def _counts_of(due: Sequence[Candidate], answers: Sequence[OperationResult]) -> SweepCounts:
+    """Count what this sweep has won; what others ended meanwhile is theirs."""
+    held: Counter[str | None] = Counter()
+    unknown: Counter[str | None] = Counter()
+    loss = 0
+    for candidate, answer in zip(due, answers, strict=True):
+        if isinstance(answer, ReservationOutcome) and answer.won:
+            (held if candidate.lease else unknown)[answer.state] += 1
+            loss += answer.operator_loss_nanousd
+    return SweepCounts(
+        released=held[ReservationState.RELEASED],
+        settled=held[ReservationState.SETTLED],
+        unknown=held[ReservationState.UNKNOWN],
+        unknown_released=unknown[ReservationState.RELEASED],
+        operator_loss_nanousd=loss,
+    )
 
 
 def sweep_after_watching() -> SweepCounts:
@@ -141,7 +158,7 @@ def candidates(now: datetime | None = None) -> list[Candidate]:
     """
     moment: Any = now or Now()
     ahead = moment + timedelta(seconds=2 * settings.GATEWAY_LEASE_SECONDS)
-    too_old = moment - timedelta(hours=settings.GATEWAY_UNKNOWN_HOURS)
+    too_old = moment - timedelta(minutes=settings.GATEWAY_UNKNOWN_MINUTES)
     is_doubtful = Q(lease_expires_at__lt=moment)
     if now is None:
         is_doubtful |= Q(lease_expires_at__gt=ahead)

@@ -8,7 +8,7 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from billing.ledger.ledger import Ledger
+from billing.ledger.ledger import Ledger, get_ledger
 from billing.ledger.operations import Expire, Heartbeat, Hold, MarkUnknown, Settle
 from billing.ledger.sweeper import LeaseWatch, SweepCounts, Sweeper, sweep, sweep_after_watching
 from billing.models import Reservation
@@ -21,8 +21,8 @@ def take(ledger: Ledger, customer: Customer, **options: object) -> Hold:
     return hold
 
 
-def later(seconds: float = 16, hours: float = 0):  # type: ignore[no-untyped-def]
-    return timezone.now() + timedelta(seconds=seconds, hours=hours)
+def later(seconds: float = 16, minutes: float = 0):  # type: ignore[no-untyped-def]
+    return timezone.now() + timedelta(seconds=seconds, minutes=minutes)
 
 
 # Believes what it sees at first sight.
@@ -63,11 +63,11 @@ def test_what_cannot_be_known_is_unknown_and_stays_so_until_it_is_too_old(
     assert reservation(hold).state == "unknown"
     assert acme.available == 900
 
-    assert sweep(later(hours=23)) == SweepCounts()
-    assert sweep(later(hours=25)) == SweepCounts(written_off=1)
+    assert sweep(later(minutes=9)) == SweepCounts()
+    assert sweep(later(minutes=11)) == SweepCounts(unknown_released=1, operator_loss_nanousd=100)
 
     row = reservation(hold)
-    assert (row.state, row.operator_loss_nanousd) == ("written_off", 100)
+    assert (row.state, row.ended_by, row.operator_loss_nanousd) == ("released", "crash", 100)
     assert acme.available == 1_000
 
 
@@ -120,9 +120,26 @@ def test_a_settlement_that_comes_after_the_checkpoint_was_charged_is_too_late(
 def test_an_old_unknown_is_found_whoever_marked_it(ledger: Ledger, acme: Customer) -> None:
     hold = take(ledger, acme)
     ledger.call(MarkUnknown(hold.id, hold.organization_id))
-    Reservation.objects.update(unknown_at=timezone.now() - timedelta(hours=25))
+    Reservation.objects.update(unknown_at=timezone.now() - timedelta(minutes=9))
+    assert sweep(LeaseWatch()) == SweepCounts()
+    Reservation.objects.update(unknown_at=timezone.now() - timedelta(minutes=11))
 
-    assert sweep(LeaseWatch()) == SweepCounts(written_off=1)
+    assert sweep(LeaseWatch()) == SweepCounts(unknown_released=1, operator_loss_nanousd=100)
+    assert sweep(LeaseWatch()) == SweepCounts()
+
+
+def test_an_outcome_stays_unknown_for_as_long_as_the_operator_says(
+    acme: Customer, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.GATEWAY_UNKNOWN_MINUTES = 60
+    ledger = get_ledger()
+    hold = take(ledger, acme)
+    ledger.call(MarkUnknown(hold.id, hold.organization_id))
+
+    assert sweep(later(minutes=59)) == SweepCounts()
+    assert sweep(later(minutes=61)) == SweepCounts(unknown_released=1, operator_loss_nanousd=100)
+
+    assert "may cost the operator $0.0000001" in caplog.text
 
 
 @pytest.mark.parametrize("state", ["settled", "released"])
@@ -133,7 +150,7 @@ def test_what_has_ended_is_never_swept(ledger: Ledger, acme: Customer, state: st
     place = (hold.id, hold.organization_id)
     ledger.call(Settle(*place, used(1)) if state == "settled" else Release(*place))
 
-    assert sweep(later(hours=1_000)) == SweepCounts()
+    assert sweep(later(minutes=60_000)) == SweepCounts()
 
 
 @pytest.mark.slow
