@@ -26,7 +26,7 @@ from django.utils.cache import add_never_cache_headers
 
 from gateway_site.api import errors
 
-# More than one page of a list is not acted on at once, whatever is posted.
+# How many rows are acted on at once, whatever is posted, unless an action takes more (`most_rows`).
 MOST_ROWS = 100
 # How many rows are described on a confirmation page, since each may take a query.
 MOST_DESCRIBED = 20
@@ -50,7 +50,7 @@ class Selection(Enum):
 
     ONE = "a single row"
     EACH = "any number: the function is called for one after another"
-    TOGETHER = "any number: the function is called once, with a list, and tells people itself"
+    TOGETHER = "any number: the function is called once, with a list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,10 @@ class Action:
     permission: str = ""
     # What will happen to this very row; called with the row and what the form said so far.
     confirmation_rows: Callable[..., ConfirmationRows] | None = None
+    # What will happen to all of several rows together.
+    summary: Callable[[list[Any]], ConfirmationRows] | None = None
+    # How many rows it takes of those that a list's filter matches, where a person chooses all of them.
+    most_rows: int = MOST_ROWS
     # Whether there is anything to do; a button that could only fail is not shown.
     applies: Callable[[Any], bool] | None = None
     form: type[ActionForm] | None = None
@@ -150,6 +154,7 @@ class ActionRequest:
             "described": [
                 (self.page.name_of(row), action.describe(row, given)) for row in self.rows[:MOST_DESCRIBED]
             ],
+            "summary": list(action.summary(self.rows)) if action.summary and len(self.rows) > 1 else [],
             "undescribed": max(0, len(self.rows) - MOST_DESCRIBED),
             "form": form,
             "is_review": is_last and action.is_reviewed,
@@ -161,13 +166,11 @@ class ActionRequest:
         return render_page(self.page, self.request, "admin/confirm_action.html", action.label, context, about)
 
     def _carry_out(self, form: ActionForm | None) -> HttpResponse:
-        if self.action.selection is Selection.TOGETHER:
-            self.action.perform(self.page, self.request, self.rows)
-            return HttpResponseRedirect(self.back)
-        for row in self.rows:
-            name = self.page.name_of(row)
+        is_together = self.action.selection is Selection.TOGETHER
+        done = "" if is_together else self.action.done
+        for name, target in self._targets(is_together):
             try:
-                answer = self._perform(row, form)
+                answer = self._perform(target, form)
             except errors.PermissionDenied as refusal:
                 raise PermissionDenied from refusal
             except errors.ApiError as error:
@@ -178,15 +181,22 @@ class ActionRequest:
                 continue
             if isinstance(answer, HttpResponse):
                 return answer
-            self.page.message_user(self.request, f"{name}: {answer or self.action.done}.", messages.SUCCESS)
+            if answer or done:
+                self.page.message_user(self.request, f"{name}: {answer or done}.", messages.SUCCESS)
         options = self.page.opts
         listing = reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
         return HttpResponseRedirect(listing if self.action.removes_row else self.back)
 
-    def _perform(self, row: Any, form: ActionForm | None) -> HttpResponse | str | None:
+    def _targets(self, is_together: bool) -> list[tuple[str, Any]]:
+        """What the function is called with, one after another, and what messages call it."""
+        if is_together:
+            return [(self.action.label, self.rows)]
+        return [(self.page.name_of(row), row) for row in self.rows]
+
+    def _perform(self, target: Any, form: ActionForm | None) -> HttpResponse | str | None:
         if form is None:
-            return self.action.perform(self.page, self.request, row)
-        return self.action.perform(self.page, self.request, row, form.cleaned_data)
+            return self.action.perform(self.page, self.request, target)
+        return self.action.perform(self.page, self.request, target, form.cleaned_data)
 
 
 def confirmed_action(
@@ -197,6 +207,8 @@ def confirmed_action(
     icon: str = "",
     permission: str = "",
     confirmation_rows: Callable[..., ConfirmationRows] | None = None,
+    summary: Callable[[list[Any]], ConfirmationRows] | None = None,
+    most_rows: int = MOST_ROWS,
     applies: Callable[[Any], bool] | None = None,
     form: type[ActionForm] | None = None,
     confirmation: Confirmation = Confirmation.PAGE,
@@ -205,8 +217,9 @@ def confirmed_action(
     removes_row: bool = False,
 ) -> Callable[[Perform], Any]:
     """
-    Make an action of a function that is called with the page, the request, a row, and the form's values if
-    the action has a form. It may return an answer, or a word for what was done. See `Action`.
+    Make an action of a function that is called with the page, the request, a row (or a list of them, by its
+    selection), and the form's values if the action has a form. It may return an answer, or a word for what
+    was done. See `Action`.
     """
 
     def decorate(perform: Perform) -> Any:
@@ -219,6 +232,8 @@ def confirmed_action(
             icon=icon,
             permission=permission,
             confirmation_rows=confirmation_rows,
+            summary=summary,
+            most_rows=most_rows,
             applies=applies,
             form=form,
             confirmation=confirmation,
@@ -230,7 +245,7 @@ def confirmed_action(
         @admin.action(description=label)
         @wraps(perform)
         def from_list(page: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-            return _respond_to_list(page, request, action, list(queryset[: MOST_ROWS + 1]))
+            return _respond_to_list(page, request, action, list(queryset[: most_rows + 1]))
 
         from_list.action = action  # type: ignore[attr-defined]
         return from_list
@@ -302,16 +317,26 @@ def set_heading(request: HttpRequest, page: Any, *steps: tuple[str, str]) -> Non
 def _respond_to_list(page: Any, request: HttpRequest, action: Action, rows: list[Any]) -> HttpResponse | None:
     if not action.is_allowed(page, request):
         raise PermissionDenied
-    if len(rows) < min(len(set(request.POST.getlist(ACTION_CHECKBOX_NAME))), MOST_ROWS):
+    if (missing := min(len(set(request.POST.getlist(ACTION_CHECKBOX_NAME))), MOST_ROWS) - len(rows)) > 0:
         # Changed meanwhile, so that the list's filter leaves it out.
-        message = "Something that you chose is not in this list any more. Nothing was done: choose again."
-        page.message_user(request, message, messages.ERROR)
-        return None
-    if len(rows) > MOST_ROWS:
-        page.message_user(request, f"Choose {MOST_ROWS} rows at most.", messages.ERROR)
+        if action.selection is not Selection.TOGETHER or not rows:
+            message = "Something that you chose is not in this list any more. Nothing was done: choose again."
+            page.message_user(request, message, messages.ERROR)
+            return None
+        message = f"{missing} of what you chose left this list meanwhile, and nothing is done to it."
+        page.message_user(request, message, messages.WARNING)
+    # Django gives all that the list's filter matches then, and not only the rows of the page.
+    is_across = request.POST.get("select_across") == "1"
+    most = action.most_rows if is_across else MOST_ROWS
+    if len(rows) > most:
+        page.message_user(request, f"Choose {most} rows at most.", messages.ERROR)
         return None
     if action.selection is Selection.ONE and len(rows) != 1:
         page.message_user(request, f"Choose one row to {action.label.lower()}.", messages.ERROR)
         return None
-    hidden = [("action", action.name), *((ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows)]
+    # By their ids where they are few; else the filter is asked again, and the action's form says for which.
+    named = rows if len(rows) <= MOST_ROWS else rows[:1]
+    hidden = [("action", action.name), *((ACTION_CHECKBOX_NAME, str(row.pk)) for row in named)]
+    if len(rows) > MOST_ROWS:
+        hidden.append(("select_across", "1"))
     return ActionRequest(page, request, action, rows, request.get_full_path(), hidden).respond()
