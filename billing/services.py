@@ -7,7 +7,6 @@ need after it, so they wait for each other and never in a circle. LEDGER.md has 
 
 from __future__ import annotations
 
-import uuid
 from datetime import datetime
 
 from django.db import connection, transaction
@@ -17,8 +16,6 @@ from django.utils import timezone
 
 from billing.ledger import batch
 from billing.ledger.cap_periods import period_of
-from billing.ledger.ledger import limits_from_settings
-from billing.ledger.operations import Reconcile, ReservationOutcome, WriteOff
 from billing.ledger.rows import NeededRows
 from billing.models import (
     Account,
@@ -30,7 +27,7 @@ from billing.models import (
     UnrolledCost,
 )
 from billing.money import MAX_NANOUSD, usd
-from gateway_site.api.errors import ApiError, Conflict, InvalidRequest, NotFound
+from gateway_site.api.errors import Conflict, InvalidRequest
 from organization.audit import trail
 from organization.audit.trail import Actor
 from organization.models import Organization, Project, ProjectKey
@@ -137,43 +134,6 @@ def remove_spending_limit(*, cap: SpendingCap, actor: Actor) -> None:
             details={"usd": usd(current.limit_nanousd), "period": cap.period},
         )
         current.delete()
-
-
-def resolve_reservation(
-    *, reservation_id: uuid.UUID, amount_nanousd: int | None, actor: Actor
-) -> tuple[Reservation, ReservationOutcome]:
-    """
-    Settle an unknown reservation at what it is now known to have cost, or write it off (None).
-
-    More than was held is the operator's loss.
-    """
-    if amount_nanousd is not None and not 0 <= amount_nanousd <= MAX_NANOUSD:
-        raise InvalidRequest("A cost is not negative.")
-    with transaction.atomic():
-        reservation = Reservation.objects.filter(pk=reservation_id).first()
-        if reservation is None:
-            raise NotFound(f"There is no reservation {reservation_id}.")
-        ids = (reservation.pk, reservation.organization_id)
-        operation = WriteOff(*ids) if amount_nanousd is None else Reconcile(*ids, amount_nanousd)
-        applied = batch.apply(batch.store_over(connection), [operation], limits_from_settings())()
-        outcome = applied.answers[0]
-        if isinstance(outcome, ApiError):
-            raise outcome
-        assert isinstance(outcome, ReservationOutcome)  # noqa: S101 - what a resolution is answered with
-        if not outcome.won:
-            raise Conflict(f"The reservation is {outcome.state}; only an unknown one can be resolved.")
-        trail.record(
-            actor,
-            "reservation.write_off" if amount_nanousd is None else "reservation.settle",
-            reservation,
-            organization=reservation.organization,
-            details={
-                "charged_usd": usd(outcome.charged_nanousd or 0),
-                "operator_loss_usd": usd(outcome.operator_loss_nanousd),
-            },
-        )
-    reservation.refresh_from_db()
-    return reservation, outcome
 
 
 def _organization_of(scope: SpendingScope) -> Organization:

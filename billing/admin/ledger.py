@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
-from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from billing import services
-from billing.admin.money import UsdField, exact_money, money
+from billing import reservation_services
+from billing.admin import unknown_outcomes
+from billing.admin.money import money
+from billing.admin.unknown_outcomes import is_unknown, reservation_confirmation_rows, resolves_at, usage_text
 from billing.models import CostLine, Reservation
 from billing.money import price_text, short_usd, usd
-from billing.prices.bill import cost
+from billing.prices.card import Rate
 from billing.prices.parts import PARTS
+from billing.reservation_services import UnknownResolution
 from gateway_site.console.kit.model_admin import (
-    ActionForm,
+    AutocompleteFilter,
     Confirmation,
     ReadOnlyAdmin,
     Selection,
@@ -38,6 +41,7 @@ STATE_COLOURS = {
     "released": "info",
     "written_off": "danger",
 }
+OPEN_STATES = ["held", "unknown"]
 
 
 def rows_of_request(queryset: QuerySet[Any], column: str, typed: str) -> QuerySet[Any]:
@@ -66,42 +70,38 @@ class ReservationStateFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Reservation]) -> QuerySet[Reservation]:
         if self.value() == "all":
             return queryset
-        return queryset.filter(state__in=[self.value()] if self.value() else ["held", "unknown"])
+        return queryset.filter(state__in=[self.value()] if self.value() else OPEN_STATES)
 
 
-class CostForm(ActionForm):
-    cost = UsdField(label="Settle at (USD)", help_text="What the request is known to have cost.")
+class OpenOwnerFilter(AutocompleteFilter):
+    """Narrows open reservations to an organization's: of those that have ended, there is no index by it."""
 
-    def clean_cost(self) -> int:
-        cost_nanousd: int = self.cleaned_data["cost"]
-        if cost_nanousd < 0:
-            raise forms.ValidationError("A cost is not negative.")
-        return cost_nanousd
-
-
-def reservation_confirmation_rows(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = [
-        ("State", reservation.get_state_display()),
-        ("Project", f"{reservation.project} of {reservation.organization}"),
-        ("Model", reservation.model),
-        ("Admitted", timestamp(reservation.admitted_at)),
-        ("Held", money(reservation.reserved_nanousd)),
-    ]
-    if (observed := reservation.observed) is not None:
-        seen = f"{observed.prompt} prompt and {observed.completion} completion tokens"
-        rows.append(("Tokens seen", f"{seen}, {short_usd(cost(reservation.price, observed))}"))
-    if "cost" in given:
-        charged = min(given["cost"], reservation.reserved_nanousd)
-        rows += [
-            ("Charged to the customer", exact_money(charged)),
-            ("Released", money(reservation.reserved_nanousd - charged)),
-            ("Operator's loss", money(given["cost"] - charged)),
-        ]
-    return rows
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Reservation]) -> QuerySet[Reservation]:
+        if self.value() and request.GET.get("state", "held") not in OPEN_STATES:
+            message = (
+                "Only open reservations are found by organization; its requests list those that have ended."
+            )
+            messages.warning(request, message)
+            return queryset.none()
+        found: QuerySet[Reservation] = super().queryset(request, queryset)
+        return found
 
 
-def is_unknown(reservation: Reservation) -> bool:
-    return reservation.state == Reservation.State.UNKNOWN
+def _resolving_action(**options: Any) -> Callable[[Callable[..., str]], Any]:
+    """Declare an action that ends unknown reservations by a rule, as many as a list's filter matches."""
+    return confirmed_action(
+        confirmation_rows=reservation_confirmation_rows,
+        summary=unknown_outcomes.summary,
+        applies=is_unknown,
+        form=unknown_outcomes.SeenForm,
+        selection=Selection.TOGETHER,
+        most_rows=unknown_outcomes.MOST_AT_ONCE,
+        **options,
+    )
+
+
+def _tiers_text(rate: Rate) -> str:
+    return "".join(f", over {tier.over} prompt tokens {price_text(tier.picousd)}" for tier in rate.tiers)
 
 
 @admin.register(Reservation)
@@ -112,12 +112,14 @@ class ReservationAdmin(ReadOnlyAdmin):
     nothing_yet = "No open reservations"
     first_step = "Choose All in the filter to see those that are settled."
     paginator = ShortPaginator
-    list_display = ["short_id", "status", "owner", "model", "reserved", "charged", "admitted"]
-    list_filter = [ReservationStateFilter]
-    list_select_related = ["organization", "project"]
+    list_display = ["short_id", "status", "owner", "model", "reserved", "charged", "admitted", "resolves"]
+    list_filter = [ReservationStateFilter, ("organization", OpenOwnerFilter)]
+    list_select_related = ["organization", "project", "price_version"]
+    # What a provider's outage leaves behind is more than a page.
+    list_disable_select_all = False
     search_fields = ["id"]
     search_help_text = "A request id, whole."
-    actions = ["settle", "write_off"]
+    actions = ["settle", "release", "charge_observed", "write_off"]
     fields = [
         "identifier",
         "status",
@@ -129,13 +131,15 @@ class ReservationAdmin(ReadOnlyAdmin):
         "reserved",
         "charged",
         "loss",
+        "ended_by",
         "basis",
-        "observed",
+        "usage",
         "prices",
         "admitted",
         "dispatched",
         "deadline",
         "lost",
+        "resolves",
         "resolved",
         "receipt",
     ]
@@ -143,7 +147,7 @@ class ReservationAdmin(ReadOnlyAdmin):
 
     def get_ordering(self, request: HttpRequest) -> list[str]:
         # By time where few rows have to be sorted, else by what has an index.
-        few = request.GET.get("state", "held") in ("held", "unknown")
+        few = request.GET.get("state", "held") in OPEN_STATES
         return ["-admitted_at"] if few else ["-id"]
 
     def get_search_results(
@@ -155,34 +159,49 @@ class ReservationAdmin(ReadOnlyAdmin):
     @confirmed_action(
         label="Settle",
         consequence="The request is charged at this cost at once. What was held beyond it goes back to the "
-        "customer; what it cost beyond the hold is the operator's loss. This cannot be undone.",
+        "customer; what it cost beyond the hold is charged as far as credit and limits allow, and the "
+        "operator bears what is left of it. This cannot be undone.",
         icon="task_alt",
         confirmation_rows=reservation_confirmation_rows,
         applies=is_unknown,
-        form=CostForm,
+        form=unknown_outcomes.CostForm,
         confirmation=Confirmation.REVIEW,
         selection=Selection.ONE,
     )
     def settle(self, request: HttpRequest, reservation: Reservation, given: dict[str, Any]) -> str:
-        _, outcome = services.resolve_reservation(
+        _, outcome = reservation_services.settle_reservation(
             reservation_id=reservation.pk, amount_nanousd=given["cost"], actor=Actor.staff(request.user)
         )
         return f"settled, {short_usd(outcome.charged_nanousd or 0)} charged"
 
-    @confirmed_action(
+    @_resolving_action(
+        label="Release",
+        consequence="The requests are taken to have cost nothing: the credit goes back to the customers, and "
+        "no loss is recorded. This cannot be undone.",
+        icon="undo",
+    )
+    def release(self, request: HttpRequest, chosen: list[Reservation], given: dict[str, Any]) -> str:
+        return unknown_outcomes.resolve(request, chosen, given, UnknownResolution.RELEASE)
+
+    @_resolving_action(
+        label="Charge what was seen",
+        consequence="What was seen of each request is charged at once, as far as credit and limits allow. "
+        "Where nothing was seen, the credit goes back to the customer, and what was held is recorded as the "
+        "operator's loss. This cannot be undone.",
+        icon="receipt_long",
+    )
+    def charge_observed(self, request: HttpRequest, chosen: list[Reservation], given: dict[str, Any]) -> str:
+        return unknown_outcomes.resolve(request, chosen, given, UnknownResolution.CHARGE_OBSERVED)
+
+    @_resolving_action(
         label="Write off",
         consequence="The credit goes back to the customer, and the operator bears what the requests cost. "
         "This cannot be undone.",
-        done="written off",
         icon="money_off",
-        confirmation_rows=reservation_confirmation_rows,
-        applies=is_unknown,
         is_dangerous=True,
     )
-    def write_off(self, request: HttpRequest, reservation: Reservation) -> None:
-        services.resolve_reservation(
-            reservation_id=reservation.pk, amount_nanousd=None, actor=Actor.staff(request.user)
-        )
+    def write_off(self, request: HttpRequest, chosen: list[Reservation], given: dict[str, Any]) -> str:
+        return unknown_outcomes.resolve(request, chosen, given, UnknownResolution.WRITE_OFF)
 
     # --- columns -------------------------------------------------------------------------------------
 
@@ -214,16 +233,19 @@ class ReservationAdmin(ReadOnlyAdmin):
     def loss(self, reservation: Reservation) -> SafeString:
         return money(reservation.operator_loss_nanousd)
 
-    @display(description="Tokens seen")
-    def observed(self, reservation: Reservation) -> str:
-        seen = reservation.observed
-        return f"{seen.prompt} prompt ({seen.cached} cached), {seen.completion} completion" if seen else ""
+    @display(description="Usage")
+    def usage(self, reservation: Reservation) -> str:
+        return usage_text(reservation.used_quantities)
 
     @display(description="Prices (USD each)")
     def prices(self, reservation: Reservation) -> SafeString:
-        price = reservation.price
-        shown = ((part.label, price_text(getattr(price, part.name))) for part in PARTS)
-        return format_html_join("", "<div>{}: {}</div>", shown)
+        rates = reservation.price_version.card.rates
+        shown = (
+            (part.label, price_text(rates[part.name].picousd), _tiers_text(rates[part.name]))
+            for part in PARTS
+            if part.name in rates
+        )
+        return format_html_join("", "<div>{}: {}{}</div>", shown)
 
     @display(description="Admitted", ordering="admitted_at")
     def admitted(self, reservation: Reservation) -> SafeString:
@@ -241,6 +263,10 @@ class ReservationAdmin(ReadOnlyAdmin):
     @display(description="Outcome unknown since")
     def lost(self, reservation: Reservation) -> SafeString:
         return timestamp(reservation.unknown_at)
+
+    @display(description="Resolves by itself")
+    def resolves(self, reservation: Reservation) -> SafeString:
+        return timestamp(resolves_at(reservation), empty="")
 
     @display(description="Resolved")
     def resolved(self, reservation: Reservation) -> SafeString:

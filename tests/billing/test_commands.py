@@ -132,6 +132,9 @@ def test_an_unknown_reservation_is_written_off(ledger: Ledger, acme: Customer) -
     hold = unknown(ledger, acme)
 
     assert run("resolve_reservation", hold.id, "--write-off")["state"] == "written_off"
+    assert run("resolve_reservation", unknown(ledger, acme).id, "--release")["state"] == "released"
+    with pytest.raises(CommandError, match="not allowed with"):
+        run("resolve_reservation", hold.id, "--write-off", "--amount=1")
     with pytest.raises(CommandError, match="no reservation"):
         run("resolve_reservation", uuid.uuid4(), "--write-off")
 

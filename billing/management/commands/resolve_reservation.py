@@ -5,26 +5,37 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from billing import services
+from billing import reservation_services
 from billing.management.amounts import usd_argument
+from billing.management.resolutions import add_resolutions
 from billing.money import usd
+from billing.reservation_services import UnknownResolution
 from gateway_site.management.operator_command import OperatorCommand
 from organization.audit.trail import Actor
 
 
 class Command(OperatorCommand):
-    help = "Settle an unknown reservation at what it cost, or write it off."
+    help = "Settle an unknown reservation at what it cost, or end it by a rule."
 
     def add_own_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("id", type=uuid.UUID, help="the reservation, which is the request's id")
         ending = parser.add_mutually_exclusive_group(required=True)
         ending.add_argument("--amount", type=usd_argument, metavar="USD", help="what the request cost")
-        ending.add_argument("--write-off", action="store_true", help="give up; the operator bears the loss")
+        add_resolutions(ending.add_argument)
 
-    def perform(self, *, id: uuid.UUID, amount: int | None, **options: Any) -> dict[str, Any]:
-        reservation, outcome = services.resolve_reservation(
-            reservation_id=id, amount_nanousd=amount, actor=Actor.command("resolve_reservation")
-        )
+    def perform(
+        self, *, id: uuid.UUID, amount: int | None, resolution: UnknownResolution | None, **options: Any
+    ) -> dict[str, Any]:
+        actor = Actor.command("resolve_reservation")
+        if resolution is not None:
+            reservation, outcome = reservation_services.resolve_reservation(
+                reservation_id=id, resolution=resolution, actor=actor
+            )
+        else:
+            assert amount is not None  # noqa: S101 - one of the options is required
+            reservation, outcome = reservation_services.settle_reservation(
+                reservation_id=id, amount_nanousd=amount, actor=actor
+            )
         return {
             "id": str(reservation.pk),
             "state": reservation.state,

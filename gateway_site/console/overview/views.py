@@ -14,6 +14,7 @@ from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -342,6 +343,7 @@ def _unsettled(scope: OverviewScope, credits: list[Credit] | None) -> dict[str, 
     return {
         "held": found.held,
         "unknown": found.unknown,
+        "unknown_minutes": settings.GATEWAY_UNKNOWN_MINUTES,
         "oldest_unknown": relative(found.oldest_unknown_at) if found.oldest_unknown_at else "",
         "held_usd": None if held is None else short_usd(held),
         "url": reverse("admin:billing_reservation_changelist"),

@@ -7,7 +7,6 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from billing import services
 from billing.ledger import batch
 from billing.ledger.decisions import FASTEST_TOKENS_A_SECOND
 from billing.ledger.ledger import Ledger
@@ -33,9 +32,8 @@ from billing.models import (
 )
 from billing.prices.card import PriceCard, Rate, Tier
 from billing.prices.price import Quantities
-from gateway_site.api.errors import Conflict, NotFound, Unavailable
-from organization.models import AuditEvent
-from tests.billing.factories import SOMEONE, Customer, reservation, used, version_of
+from gateway_site.api.errors import NotFound, Unavailable
+from tests.billing.factories import Customer, reservation, used, version_of
 
 
 def take(ledger: Ledger, customer: Customer, amount: int = 100, **options: object) -> Hold:
@@ -325,45 +323,6 @@ def test_a_request_that_settles_after_midnight_counts_for_the_day_it_was_admitte
     ]
     line = CostLine.objects.get(reservation_id=hold.id)
     assert line.day == CapPeriod.objects.earliest("starts_at").starts_at.date()
-
-
-# --- resolving by hand -------------------------------------------------------------------------------
-
-
-def unknown(ledger: Ledger, acme: Customer, amount: int = 100) -> Hold:
-    hold = take(ledger, acme, amount)
-    ledger.call(MarkUnknown(hold.id, hold.organization_id))
-    return hold
-
-
-def test_an_operator_settles_an_unknown_reservation(ledger: Ledger, acme: Customer) -> None:
-    hold = unknown(ledger, acme)
-
-    row, _ = services.resolve_reservation(reservation_id=hold.id, amount_nanousd=70, actor=SOMEONE)
-
-    assert (row.state, row.basis, row.charged_nanousd) == ("settled", "reconciled", 70)
-    assert acme.available == 930
-    assert AuditEvent.objects.get(target_id=str(hold.id)).action == "reservation.settle"
-
-
-def test_an_operator_writes_an_unknown_reservation_off(ledger: Ledger, acme: Customer) -> None:
-    hold = unknown(ledger, acme)
-
-    row, _ = services.resolve_reservation(reservation_id=hold.id, amount_nanousd=None, actor=SOMEONE)
-
-    assert (row.state, row.charged_nanousd, row.operator_loss_nanousd) == ("written_off", 0, 100)
-    assert acme.available == 1_000
-    assert not CostLine.objects.exists()
-
-
-def test_only_an_unknown_reservation_can_be_resolved_by_hand(ledger: Ledger, acme: Customer) -> None:
-    hold = take(ledger, acme)
-
-    with pytest.raises(Conflict, match="is held"):
-        services.resolve_reservation(reservation_id=hold.id, amount_nanousd=1, actor=SOMEONE)
-    with pytest.raises(NotFound):
-        services.resolve_reservation(reservation_id=uuid.uuid4(), amount_nanousd=1, actor=SOMEONE)
-    assert not AuditEvent.objects.filter(action__startswith="reservation").exists()
 
 
 # --- what the database itself refuses ----------------------------------------------------------------
