@@ -112,7 +112,11 @@ def _register(backend: Backend, model_id: str, columns: Mapping[str, Any], actor
     if CatalogModel.objects.filter(pk=model_id).exists():
         return
     model, _ = inference_services.save_model(
-        model_id=model_id, changes={"owned_by": backend.name, **columns}, prices=PRICES, actor=actor
+        model_id=model_id,
+        changes={"owned_by": backend.name, **columns},
+        prices=PRICES,
+        actor=actor,
+        upstream_ids=[model_id],
     )
     inference_services.save_deployment(model=model, backend=backend, upstream_id=model_id, actor=actor)
 

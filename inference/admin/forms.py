@@ -8,9 +8,10 @@ from django import forms
 
 from billing.money import parse_price, price_text
 from billing.prices.parts import PARTS
-from gateway_site.console.kit.model_admin import CheckboxSelectMultiple, OptimisticLockForm, TextInput
+from gateway_site.console.kit.model_admin import CheckboxSelectMultiple, OptimisticLockForm, Select, TextInput
 from inference.catalog.services import MODALITIES
 from inference.models import CatalogModel, Deployment
+from inference.tokenizer import VOCABULARIES
 
 
 class DeploymentForm(forms.ModelForm):
@@ -74,9 +75,25 @@ class ModalitiesField(forms.MultipleChoiceField):
         super().__init__(choices=choices, widget=CheckboxSelectMultiple, initial=["text"], **options)
 
 
+class TokenizerField(forms.ChoiceField):
+    """The vocabulary that a model's tokens are counted with, or none: then by the model's name."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            choices=[("", "choose by the model's name"), *((name, name) for name in VOCABULARIES)],
+            required=False,
+            widget=Select,
+            help_text="Counts prompts before they are sent, and answers whose backend reports no usage. "
+            "Without one, the family is taken from the model's name on its backends, else from its id.",
+            error_messages={"invalid_choice": f"Tokenizers are {', '.join(VOCABULARIES)}."},
+            **options,
+        )
+
+
 class ModelForm(OptimisticLockForm):
     # In the body of a class `locals()` is the namespace that the class is made from.
     locals().update({part.name: PriceField(help_text=part.help_text) for part in PARTS})
+    tokenizer = TokenizerField()
     input_modalities = ModalitiesField()
     output_modalities = ModalitiesField()
     supported_sampling_parameters = WordsField()
@@ -93,6 +110,7 @@ class ModelForm(OptimisticLockForm):
             "context_length",
             "max_output_length",
             "tokenizer",
+            "is_tokenizer_exact",
             "quantization",
             "input_modalities",
             "output_modalities",
@@ -100,10 +118,17 @@ class ModelForm(OptimisticLockForm):
             "supported_features",
             "required_checks",
         ]
-        labels = {"id": "ID", "is_enabled": "Enabled"}
+        labels = {"id": "ID", "is_enabled": "Enabled", "is_tokenizer_exact": "Tokenizer is exact"}
+        help_texts = {
+            "is_tokenizer_exact": "The vocabulary is the model's own, so a prompt that it finds too long is "
+            "refused. Otherwise twice its count is held, and the backend says what is too long. Says "
+            "nothing where the tokenizer is chosen by the model's name."
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if self.instance._state.adding:
+            self.initial["tokenizer"] = ""  # not the column's default, which is for what nobody knows
         self.initial.update(self.base_prices)
 
     def state(self) -> Any:
@@ -118,7 +143,12 @@ class ModelForm(OptimisticLockForm):
     def changed_columns(self) -> dict[str, Any]:
         """The values that the operator changed, by column."""
         others = {"id", "seen", *(part.name for part in PARTS)}
-        return {name: self.cleaned_data[name] for name in self.changed_data if name not in others}
+        changed = {name: self.cleaned_data[name] for name in self.changed_data if name not in others}
+        if not self.cleaned_data["tokenizer"]:
+            changed.pop("is_tokenizer_exact", None)
+        elif "tokenizer" in changed:
+            changed["is_tokenizer_exact"] = self.cleaned_data["is_tokenizer_exact"]
+        return changed
 
     @property
     def base_prices(self) -> dict[str, int]:

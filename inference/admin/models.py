@@ -18,11 +18,14 @@ from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, conf
 from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.forms import DeploymentForm, ModelForm
 from inference.catalog import services
+from inference.catalog.vocabularies import vocabulary_text
 from inference.models import CatalogModel, DailyActivity, Deployment
 from organization.audit.trail import Actor
 
 MILLION = 1_000_000
 PRICES_TITLE = "USD per token, per image, per request"
+LIMITS_TITLE = "Limits"
+LIMITS = ["context_length", "max_output_length", "tokenizer", "is_tokenizer_exact", "quantization"]
 CAPABILITIES_TITLE = "Capabilities"
 CAPABILITIES = [
     "input_modalities",
@@ -110,6 +113,7 @@ class CatalogModelAdmin(ModelAdmin):
         "deployed_on",
         "context_length",
         "max_output_length",
+        "vocabulary",
         "last_probe",
     ]
     list_filter = ["is_enabled", "deployments__backend"]
@@ -119,7 +123,7 @@ class CatalogModelAdmin(ModelAdmin):
     fieldsets = [
         (None, {"fields": ["id", "display_name", "owned_by", "is_enabled", "seen"]}),
         (PRICES_TITLE, {"fields": [part.name for part in PARTS]}),
-        ("Limits", {"fields": ["context_length", "max_output_length", "tokenizer", "quantization"]}),
+        (LIMITS_TITLE, {"fields": LIMITS}),
         (
             CAPABILITIES_TITLE,
             {"fields": CAPABILITIES},
@@ -136,21 +140,28 @@ class CatalogModelAdmin(ModelAdmin):
         if obj is None or self.has_change_permission(request, obj):
             return found
         # The form's own fields are for writing; who may only look is shown the same in words.
-        in_words = {PRICES_TITLE: ["price", "all_prices"], CAPABILITIES_TITLE: ["capabilities"]}
+        in_words = {
+            PRICES_TITLE: ["price", "all_prices"],
+            LIMITS_TITLE: ["context_length", "max_output_length", "vocabulary", "quantization"],
+            CAPABILITIES_TITLE: ["capabilities"],
+        }
         return [
             (title, {"fields": in_words.get(title) or [name for name in options["fields"] if name != "seen"]})
             for title, options in found
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["id", "price", "all_prices", "capabilities"] if obj else []
+        return ["id", "price", "all_prices", "vocabulary", "capabilities"] if obj else []
 
     def save_model(self, request: HttpRequest, obj: CatalogModel, form: Any, change: bool) -> None:
+        # The deployments are saved after the model; their names tell its vocabulary already now.
+        upstream_ids = [text for name, text in request.POST.items() if name.endswith("-upstream_id") and text]
         saved, _ = services.save_model(
             model_id=obj.pk,
             changes=form.changed_columns,
             prices=form.changed_prices,
             actor=Actor.staff(request.user),
+            upstream_ids=upstream_ids,
         )
         obj.pk = saved.pk
 
@@ -191,6 +202,10 @@ class CatalogModelAdmin(ModelAdmin):
             for part in PARTS
         ]
         return format_html_join("", "<div>{}: {}</div>", shown)
+
+    @display(description="Tokenizer", ordering="tokenizer")
+    def vocabulary(self, model: CatalogModel) -> str:
+        return vocabulary_text(model.tokenizer, model.is_tokenizer_exact)
 
     @display(description="Capabilities")
     def capabilities(self, model: CatalogModel) -> SafeString:

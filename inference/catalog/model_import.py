@@ -62,7 +62,9 @@ def _import(
         changes["context_length"] = found.context_length
     try:
         with transaction.atomic():
-            model, _ = services.save_model(model_id=model_id, changes=changes, card=card, actor=actor)
+            model, _ = services.save_model(
+                model_id=model_id, changes=changes, card=card, actor=actor, upstream_ids=[found.id]
+            )
             services.save_deployment(model=model, backend=backend, upstream_id=found.id, actor=actor)
     except InvalidRequest:
         return "skipped"  # an id that could not be asked for here

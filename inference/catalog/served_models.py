@@ -48,6 +48,7 @@ class ServedModel:
     context_length: int
     max_output_length: int
     tokenizer: str
+    is_tokenizer_exact: bool
     input_modalities: tuple[str, ...]
     targets: tuple[Target, ...]  # the enabled ones; never empty
     weights: tuple[int, ...]  # of the targets, in their order
@@ -130,6 +131,7 @@ def _served(model: CatalogModel) -> ServedModel | None:
         context_length=model.context_length,
         max_output_length=model.max_output_length,
         tokenizer=model.tokenizer,
+        is_tokenizer_exact=model.is_tokenizer_exact,
         input_modalities=tuple(model.input_modalities),
         targets=tuple(target for target, _ in weighted),
         weights=tuple(weight for _, weight in weighted),

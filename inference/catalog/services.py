@@ -5,7 +5,7 @@ Each service is one transaction that also writes the audit trail.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from inference.backends.credentials import checked_credential
 from inference.backends.kinds import KINDS, BackendKind
 from inference.catalog import credentials_vault, served_models
 from inference.catalog.credentials_vault import CredentialUnreadable
+from inference.catalog.vocabularies import complete_vocabulary
 from inference.models import MODEL_ID_LENGTH, Backend, CatalogModel, Deployment, PassedCheck
 from inference.tokenizer import VOCABULARIES
 from organization.audit import trail
@@ -78,12 +79,14 @@ def save_model(
     prices: Mapping[str, int | None] | None = None,
     card: PriceCard | None = None,
     valid_from: datetime | None = None,
+    upstream_ids: Sequence[str] = (),
 ) -> tuple[CatalogModel, bool]:
     """
     Change these columns of the model, or add it. Returns it, and whether it is new.
 
     `prices` are base prices in pico-USD by part, which change the card that is in force then; `card` is a
     whole one. Either is stored as a version of its price.
+    `upstream_ids` are its names where it is about to be deployed, which tell its vocabulary.
     """
     _require_model_id(model_id)
     with transaction.atomic():
@@ -94,6 +97,10 @@ def save_model(
         wanted = dict(changes)
         if is_new and "max_output_length" not in wanted and "context_length" in wanted:
             wanted["max_output_length"] = min(DEFAULT_OUTPUT_LENGTH, wanted["context_length"])
+        deployed = model.deployments.order_by("pk").values_list("upstream_id", flat=True)
+        wanted = complete_vocabulary(
+            wanted, is_new=is_new, model_id=model_id, upstream_ids=[*upstream_ids, *deployed]
+        )
         _check_model(model, wanted)
         _apply(model, wanted, is_new, actor)
         _save_prices(model, prices or {}, card, valid_from, actor)
@@ -277,9 +284,9 @@ def _check_model(model: CatalogModel, changes: Mapping[str, Any]) -> None:
     for column in ("input_modalities", "output_modalities"):
         if not set(changes.get(column, ["text"])) <= set(MODALITIES):
             raise InvalidRequest(f"Modalities are {', '.join(MODALITIES)}.", param=column)
-    if changes.get("tokenizer") and changes["tokenizer"] not in VOCABULARIES:
+    if "tokenizer" in changes and changes["tokenizer"] not in VOCABULARIES:
         raise InvalidRequest(
-            f"Tokenizers are {', '.join(VOCABULARIES)}; with none, prompts are counted by their bytes.",
+            f"Tokenizers are {', '.join(VOCABULARIES)}; with none, one is chosen by the model's name.",
             param="tokenizer",
         )
     context = changes.get("context_length", model.context_length)

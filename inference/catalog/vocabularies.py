@@ -98,7 +98,8 @@ def complete_vocabulary(
     wanted = dict(changes)
     if not wanted.get("tokenizer", "" if is_new else USUAL_VOCABULARY):
         choice = choose_vocabulary(model_id, upstream_ids)
-        wanted |= {"tokenizer": choice.name, "is_tokenizer_exact": choice.is_exact}
+        is_exact = choice.is_exact and wanted.get("is_tokenizer_exact", True)
+        wanted |= {"tokenizer": choice.name, "is_tokenizer_exact": is_exact}
     elif "tokenizer" in wanted:
         wanted.setdefault("is_tokenizer_exact", True)
     return wanted

@@ -7,10 +7,19 @@ from django.db import transaction
 
 from gateway_site.management.operator_command import OperatorCommand
 from inference.catalog import services
+from inference.catalog.vocabularies import vocabulary_text
 from inference.management.price_arguments import add_price_arguments, prices_in, pricing_of
+from inference.tokenizer import VOCABULARIES
 from organization.audit.trail import Actor
 
-COLUMNS = ("context_length", "max_output_length", "tokenizer", "display_name", "input_modalities")
+COLUMNS = (
+    "context_length",
+    "max_output_length",
+    "tokenizer",
+    "is_tokenizer_exact",
+    "display_name",
+    "input_modalities",
+)
 
 
 class Command(OperatorCommand):
@@ -23,7 +32,19 @@ class Command(OperatorCommand):
         add_price_arguments(parser)
         parser.add_argument("--context-length", type=int)
         parser.add_argument("--max-output-length", type=int)
-        parser.add_argument("--tokenizer", help="a vocabulary to count prompts with; none: by their bytes")
+        parser.add_argument(
+            "--tokenizer",
+            metavar="NAME",
+            help=f"the vocabulary to count tokens with: {', '.join(VOCABULARIES)}. A new model without one gets "
+            "that of its family, by its name; so does any with an empty one",
+        )
+        parser.add_argument(
+            "--approximate-tokenizer",
+            action="store_const",
+            const=False,
+            dest="is_tokenizer_exact",
+            help="the vocabulary is only near the model's own: no prompt is refused as too long by it",
+        )
         parser.add_argument("--display-name")
         parser.add_argument(
             "--input-modality", action="append", dest="input_modalities", choices=services.MODALITIES
@@ -38,7 +59,11 @@ class Command(OperatorCommand):
         given = {name: options[name] for name in COLUMNS if options[name] is not None}
         with transaction.atomic():
             model, is_new = services.save_model(
-                model_id=id, changes=given, prices=prices_in(options), actor=actor
+                model_id=id,
+                changes=given,
+                prices=prices_in(options),
+                actor=actor,
+                upstream_ids=[upstream_id or id],
             )
             deployment, _ = services.save_deployment(
                 model=model, backend=row, upstream_id=upstream_id or id, weight=weight, actor=actor
@@ -52,6 +77,7 @@ class Command(OperatorCommand):
             "context_length": model.context_length,
             "max_output_length": model.max_output_length,
             "tokenizer": model.tokenizer,
+            "is_tokenizer_exact": model.is_tokenizer_exact,
             "is_enabled": model.is_enabled,
             "is_priced": model.price_version is not None,
             "created": is_new,
@@ -59,7 +85,10 @@ class Command(OperatorCommand):
 
     def describe(self, outcome: dict[str, Any]) -> str:
         verb = "Added" if outcome["created"] else "Changed"
-        line = f"{verb} model {outcome['id']} on {outcome['backend']}."
+        vocabulary = vocabulary_text(outcome["tokenizer"], outcome["is_tokenizer_exact"])
+        line = (
+            f"{verb} model {outcome['id']} on {outcome['backend']}. Its tokens are counted by {vocabulary}."
+        )
         if not outcome["is_priced"]:
             line += " It has no price and is not served until it has."
         return line

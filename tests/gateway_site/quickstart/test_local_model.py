@@ -201,6 +201,9 @@ def test_the_demo_has_credit_keys_and_models() -> None:
         "http://127.0.0.1:8001/v1",
         {"server": "llama.cpp"},
     )
+    # Of SmolLM2 there is no vocabulary at hand; the simulator's own is known.
+    assert (local.model.tokenizer, local.model.is_tokenizer_exact) == ("o200k_base", False)
+    assert CatalogModel.objects.get(pk=demo.SIMULATED_MODEL).is_tokenizer_exact
     priced = CatalogModel.objects.filter(prompt_price_picousd__gt=0, completion_price_picousd__gt=0)
     assert priced.count() == CatalogModel.objects.count() == len(demo.SIMULATED) + 1
 

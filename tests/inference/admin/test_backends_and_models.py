@@ -92,6 +92,7 @@ def test_it_works(console: Client) -> None:
     assert (model.prices["cached"], model.prices["image"]) == (150_000, 0)
     assert (model.context_length, model.max_output_length) == (1_000, 500)
     assert (model.input_modalities, model.required_checks) == (["text", "image"], ["terms", "age"])
+    assert (model.tokenizer, model.is_tokenizer_exact) == ("llama3", True)
     deployment = Deployment.objects.get()
     assert (deployment.upstream_id, deployment.weight, deployment.is_enabled) == ("llama-3", 30, True)
     trail = AuditEvent.objects.order_by("id").values_list("action", "actor_label")
@@ -217,6 +218,22 @@ def test_prices_are_decimal_strings_and_stay_what_they_were(console: Client) -> 
     model.refresh_from_db()
     assert model.prices["completion"] is None
     assert "no price" in console.get(listing(CatalogModel)).content.decode()
+
+
+def test_the_tokenizer_is_chosen_from_a_list_and_may_be_approximate(console: Client) -> None:
+    save(console, CatalogModel, {**MODEL, "tokenizer": "qwen3"})
+    model = CatalogModel.objects.get()
+    assert (model.tokenizer, model.is_tokenizer_exact) == ("qwen3", False)
+    assert "qwen3, approximate" in console.get(listing(CatalogModel)).content.decode()
+
+    save(console, CatalogModel, {**MODEL, "tokenizer": "qwen3", "is_tokenizer_exact": "on"}, model)
+    model.refresh_from_db()
+    assert (model.tokenizer, model.is_tokenizer_exact) == ("qwen3", True)
+    assert "approximate" not in console.get(listing(CatalogModel)).content.decode()
+
+    save(console, CatalogModel, {**MODEL, "tokenizer": ""}, model)
+    model.refresh_from_db()
+    assert (model.tokenizer, model.is_tokenizer_exact) == ("o200k_base", False)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ def test_it_works(key_variable: str) -> None:
     assert (model["is_priced"], model["is_enabled"], model["created"]) == (True, True, True)
     row = CatalogModel.objects.get()
     assert (row.prices["prompt"], row.prices["cached"]) == (150_000, 1)
-    assert (row.context_length, row.max_output_length, row.tokenizer) == (131_072, 8_192, "llama3")
+    assert (row.context_length, row.max_output_length) == (131_072, 8_192)
+    assert (row.tokenizer, row.is_tokenizer_exact) == ("llama3", True)
     deployment = Deployment.objects.select_related("backend").get()
     assert (deployment.model_id, deployment.backend.name, deployment.upstream_id) == (
         "meta/llama",
@@ -183,6 +184,24 @@ def test_prices_that_nobody_named(key_variable: str) -> None:
     assert not run("add_model", "half", "--backend", "simulator", "--prompt-price", "1")["is_priced"]
 
 
+def test_a_model_without_a_tokenizer_gets_that_of_its_family() -> None:
+    run("add_backend", "sim", "--kind", "simulator")
+    add = ("add_model", "acme/fast", "--backend", "sim", "--upstream-id", "llama3.1:8b")
+
+    chosen = run(*add)
+    named = run(*add, "--tokenizer", "qwen3")
+    kept = run(*add, "--context-length", "100000")
+    approximate = run(*add, "--tokenizer", "qwen3", "--approximate-tokenizer")
+    emptied = run(*add, "--tokenizer", "")
+
+    assert (chosen["tokenizer"], chosen["is_tokenizer_exact"]) == ("llama3", True)
+    assert (named["tokenizer"], named["is_tokenizer_exact"]) == ("qwen3", True)
+    assert (kept["tokenizer"], kept["is_tokenizer_exact"]) == ("qwen3", True)
+    assert (approximate["tokenizer"], approximate["is_tokenizer_exact"]) == ("qwen3", False)
+    assert (emptied["tokenizer"], emptied["is_tokenizer_exact"]) == ("llama3", True)
+    assert "counted by o200k_base, approximate." in say("add_model", "claude", "--backend", "sim")
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -243,23 +262,25 @@ def test_sync_imports_the_list_switched_off_and_unpriced(upstream: ModelListServ
     added = CatalogModel.objects.exclude(pk="c")
     assert not any(model.is_enabled or model.prices["prompt"] is not None for model in added)
     assert CatalogModel.objects.get(pk="a").context_length == 32_000
+    assert {model.tokenizer for model in added} == {"o200k_base"}
     assert CatalogModel.objects.get(pk="c").context_length == 8_192
     assert run("sync_models", "vllm")["added"] == []
     assert "0 added" in say("sync_models", "vllm")
 
 
 def test_sync_does_as_it_is_told(upstream: ModelListServer, key_variable: str) -> None:
-    upstream.offer("a")
+    upstream.offer("Qwen3-8B")
     run("add_backend", "vllm", "--kind", "openai", "--base-url", upstream.base_url,
         "--api-key-env", key_variable)  # fmt: skip
 
     outcome = run("sync_models", "vllm", "--enable", "--prefix", "acme/", "--prompt-price", "0.1",
                   "--completion-price", "0.2")  # fmt: skip
 
-    assert outcome["added"] == ["acme/a"]
+    assert outcome["added"] == ["acme/Qwen3-8B"]
     model = CatalogModel.objects.get()
     assert (model.is_enabled, model.prices["prompt"]) == (True, 10**11)
-    assert Deployment.objects.get().upstream_id == "a"
+    assert (model.tokenizer, model.is_tokenizer_exact) == ("qwen3", True)
+    assert Deployment.objects.get().upstream_id == "Qwen3-8B"
     path, headers = upstream.asked[0]
     assert (path, headers["authorization"]) == ("/v1/models", f"Bearer {SECRET}")
 
