@@ -35,8 +35,8 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--tokenizer",
             metavar="NAME",
-            help=f"the vocabulary to count tokens with: {', '.join(VOCABULARIES)}. A new model without one gets "
-            "that of its family, by its name; so does any with an empty one",
+            help=f"the vocabulary to count tokens with: {', '.join(VOCABULARIES)}. A new model without one "
+            "gets that of its family, by its name; so does any with an empty one",
         )
         parser.add_argument(
             "--approximate-tokenizer",
