@@ -8,6 +8,8 @@ the consumer waits for the end of the task or for the client's disconnect, which
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -26,7 +28,6 @@ from inference.serving import affinity, authentication
 from inference.serving.admission import admit
 from inference.serving.body_pool import BodyWork
 from inference.serving.generation import Generation
-from inference.serving.lifecycle.cancellation import CancelReason
 from inference.serving.lifecycle.disconnect import wait_for_client
 from inference.serving.lifecycle.request_task import RequestTask
 from inference.serving.policy_checks import with_policies
@@ -34,6 +35,8 @@ from inference.serving.response_sender import ResponseSender
 from organization.models import ProjectKey
 from organization.permissions import require
 from policies.enforcement.request_policies import RequestPolicies, start_snapshot_read
+
+logger = logging.getLogger(__name__)
 
 PERMISSION = "inference:write"
 
@@ -73,9 +76,11 @@ class GenerationConsumer:
         task = request_task.start(self._work(request_task, key, trace, session, body))
         del body  # megabytes, which an answer of minutes has no use for
         await wait_for_client(request_task, receive)
-        if request_task.reason in (CancelReason.DISCONNECT, CancelReason.SLOW_READER):
+        if request_task.has_client_left:
             trace.close_unread()
-        task.result()
+            log_unread_error(task, trace)
+        else:
+            task.result()
 
     async def _work(
         self,
@@ -145,6 +150,15 @@ async def _records(events: AsyncIterator[Event], writer: Writer) -> AsyncGenerat
         if record := write(event):
             yield record
     yield writer.end()
+
+
+def log_unread_error(task: asyncio.Task[None], trace: RequestTrace) -> None:
+    """Log the error of a request that nobody is there to be told of; a bug of ours is raised."""
+    try:
+        task.result()
+    except ApiError as error:
+        logger.info("request %s, whose client had left: %s", trace.id, error.code)
+        without_traceback(error)
 
 
 def without_traceback(error: ApiError) -> ApiError:

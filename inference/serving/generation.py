@@ -4,9 +4,10 @@ An admitted request, from its hold to its settlement.
     admission.admit              model, options, size, hold
     policy_checks.with_policies  request policies, and a filter around the events for those of the answer
     Generation.events            the backend's events, from the first deployment that answers
+    lifecycle.outcome            decides who pays, by who ended it and what was seen
     the ledger                   settles, however that ended: exactly once, and before the events end
 
-JSON and SSE are written from the same events, and differ nowhere else.
+JSON and SSE are written from the same events, and differ in one thing: JSON is awaited for a client that left.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from contextlib import aclosing
 
 from billing.ledger.ledger import get_ledger
 from billing.ledger.operations import ReservationOutcome
-from gateway_site.api.errors import BackendError, UnsupportedOption
+from billing.models import ChargeBasis, EndedBy
+from gateway_site.api.errors import BackendError, DeadlineExceeded, UnsupportedOption
 from inference.activity.trace import RequestTrace
 from inference.backends.usage import log_alert
 from inference.catalog.served_models import Target
 from inference.events import Event, Finish, Usage
 from inference.serving.admission import Admission
 from inference.serving.body_pool import SMALL, BodyWork
+from inference.serving.lifecycle.outcome import ChargeRule, charge_rule
 from inference.serving.load_balancing import fallback
 from inference.serving.load_balancing.load_balancer import load_balancer
 from inference.serving.usage_meter import UsageMeter
@@ -55,6 +58,11 @@ class Generation:
         self._may_owe = False
         self._is_dispatched = admission.is_dispatched
         self._is_charge_waived = False
+        self._is_complete = False
+        # Who or what ended it, once that is known.
+        self._ended_by: EndedBy | None = None
+        # The answer is awaited without anybody to read it.
+        self.has_client_left = False
         self._last_target: Target | None = None
         # From the moment when the backend is done with.
         self.is_over = False
@@ -66,7 +74,7 @@ class Generation:
 
     async def __aexit__(self, *exc_info: object) -> None:
         if not self.is_over:  # nobody came to read the events
-            await self._settle(is_complete=False)
+            await self._settle()
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """
@@ -76,7 +84,6 @@ class Generation:
         All in one generator: each around another would cost every event as much as it costs to read it.
         """
         meter, trace = self._meter, self.trace
-        is_complete = False
         try:
             for target in self._admission.targets:
                 attempt = trace.begin_attempt(target.name)
@@ -100,12 +107,12 @@ class Generation:
                 else:
                     attempt.end()
                     load_balancer.record_success(target)
-                    is_complete = True
+                    self._is_complete = True
+                    self.note_end(EndedBy.CLIENT if self.has_client_left else EndedBy.COMPLETE)
                     break
         finally:
-            usage = await self._settle(is_complete)
-        if usage is not None:
-            yield usage
+            usage = await self._settle()
+        yield usage
 
     async def heartbeat(self) -> None:
         """Renew the hold's lease, with what was seen so far."""
@@ -119,6 +126,12 @@ class Generation:
     def waive_charge(self) -> None:
         """Charge nothing: what a backend did for a refused request is not its sender's to pay."""
         self._is_charge_waived = True
+        self.note_end(EndedBy.POLICY)
+
+    def note_end(self, ended_by: EndedBy) -> None:
+        """Note who ends the request, before that takes effect; the first that was noted counts."""
+        if self._ended_by is None:
+            self._ended_by = ended_by
 
     def record_timeout(self) -> None:
         """The deadline passed: count a failure of the deployment that was asked last, if one was."""
@@ -133,6 +146,18 @@ class Generation:
     @property
     def is_provably_free(self) -> bool:
         return not self._may_owe and not self._meter.has_output
+
+    @property
+    def outlives_client(self) -> bool:
+        """
+        Whether the answer is awaited if its client leaves now, so that it can be charged as reported.
+
+        That is one in JSON which a backend is at work on, and of which nothing was seen. It ends as any other
+        does, at the deadline at the latest.
+        """
+        if self.trace.is_stream or self.is_over:
+            return False
+        return self._may_owe and not self._meter.has_output
 
     # --- the backends --------------------------------------------------------------------------------
 
@@ -154,7 +179,12 @@ class Generation:
         """The ends of an answer that was cut because it went on past its output bound; else none."""
         if not self._meter.is_past_bound:
             return []
-        logger.warning("backend %s went on past the output bound; its answer was cut", target.name)
+        logger.warning(
+            "request %s: backend %s went on past the output bound of model %s; its answer was cut",
+            self._admission.hold.id,
+            target.name,
+            self.trace.model,
+        )
         finishes = [Finish(index, "length") for index in self._meter.unfinished()]
         for finish in finishes:
             self._meter.count(finish)
@@ -167,20 +197,24 @@ class Generation:
         if fallback.is_deployments_fault(error):
             load_balancer.record_failure(target)
         has_begun = self.trace.first_token is not None
-        if target is self._admission.targets[-1] or not fallback.may_fall_back(
+        is_last = target is self._admission.targets[-1] or self.has_client_left
+        if is_last or not fallback.may_fall_back(
             error, is_provably_free=self.is_provably_free, has_answer_begun=has_begun
         ):
+            self.note_end(EndedBy.DEADLINE if isinstance(error, DeadlineExceeded) else EndedBy.BACKEND)
             raise error
         logger.info("%s: %s; asking another deployment", target.name, error.code)
 
     # --- the settlement ------------------------------------------------------------------------------
 
-    async def _settle(self, is_complete: bool) -> Usage | None:
+    async def _settle(self) -> Usage:
         self.is_over = self.is_settling = True
+        # What nobody has ended, a bug of ours has.
+        self.note_end(EndedBy.CRASH)
         # Were we cancelled here after all, the ledger would go on with what it was asked.
         began = time.monotonic()
-        usage = self._meter.usage()
-        outcome = await self._settle_hold(is_complete, usage)
+        usage = self._meter.usage() or Usage(self._meter.prompt_estimate().prompt, 0)
+        outcome = await self._settle_hold(usage)
         self.is_settling = False
         self.trace.record_step("settle", began)
         self.trace.settle(outcome, usage)
@@ -192,13 +226,22 @@ class Generation:
             )
         return usage
 
-    async def _settle_hold(self, is_complete: bool, usage: Usage | None) -> ReservationOutcome:
-        ledger, hold = get_ledger(), self._admission.hold
-        if self._is_charge_waived:
-            return await ledger.release(hold)
-        if is_complete or self._meter.has_output:
-            if usage is not None:
-                return await ledger.settle(hold, self._meter.quantities(usage), self._meter.basis)
-        elif self.is_provably_free:
-            return await ledger.release(hold)
-        return await ledger.mark_unknown(hold)
+    async def _settle_hold(self, usage: Usage) -> ReservationOutcome:
+        ledger, hold, meter = get_ledger(), self._admission.hold, self._meter
+        ended_by = self._ended_by or EndedBy.CRASH
+        rule = charge_rule(
+            ended_by,
+            is_complete=self._is_complete,
+            is_waived=self._is_charge_waived,
+            is_provably_free=self.is_provably_free,
+            has_output=meter.has_output,
+        )
+        match rule:
+            case ChargeRule.NOTHING:
+                return await ledger.release(hold, ended_by=ended_by)
+            case ChargeRule.UNKNOWN:
+                return await ledger.mark_unknown(hold, ended_by=ended_by)
+            case ChargeRule.PROMPT:
+                return await ledger.settle(hold, meter.prompt_estimate(), ChargeBasis.ESTIMATED, ended_by)
+            case ChargeRule.USAGE:
+                return await ledger.settle(hold, meter.quantities(usage), meter.basis, ended_by)

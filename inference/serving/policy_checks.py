@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Hashable
 
 from django.conf import settings
 
+from billing.models import EndedBy
 from gateway_site.api.errors import JudgeUnavailable, PolicyViolation
 from inference.dialects.texts import prompt_texts
 from inference.events import (
@@ -55,13 +56,22 @@ async def with_policies(
             raise
         generation.trace.record_step("judge", began)
 
+    async def check_answer(text: str) -> None:
+        try:
+            await policies.check_answer(text)
+        except (PolicyViolation, JudgeUnavailable):
+            generation.note_end(EndedBy.POLICY)
+            raise
+
     events = generation.events()
     is_speculative = settings.GATEWAY_JUDGE_SPECULATIVELY and not _may_have_side_effects(prompt)
     if policies.blocks_request and is_speculative:
         events = release_after_check(check, events)
     else:
         await check()
-    return filter_answer(events, policies=policies, describe=event_text, is_streamed=is_streamed)
+    return filter_answer(
+        events, policies=policies, describe=event_text, is_streamed=is_streamed, check_answer=check_answer
+    )
 
 
 def event_text(event: Event) -> tuple[Hashable, str] | None:

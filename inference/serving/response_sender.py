@@ -36,10 +36,14 @@ class ResponseSender:
         self._has_begun = False
         # From the last byte on: what the client does then does not matter any more.
         self.is_complete = False
+        # The client is gone: an answer that is awaited all the same goes nowhere.
+        self.is_abandoned = False
         self._sending_since: float | None = None
         self._last_sent = 0.0
 
     async def send_json(self, body: bytes) -> None:
+        if self.is_abandoned:
+            return
         headers = self._headers([JSON_TYPE, (b"content-length", b"%d" % len(body))])
         self._sending_since = time.monotonic()
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -124,6 +124,11 @@ class UsageMeter:
             reasoning_tokens=reported.reasoning_tokens,
         )
 
+    def prompt_estimate(self) -> Quantities:
+        """What the prompt alone has used: as the backend reported it already, else as it was counted."""
+        reported = self._watch.latest
+        return self.quantities(Usage(self._likely_prompt, 0) if reported is None else reported)
+
     def unfinished(self) -> list[int]:
         """The indexes of completions that have not ended."""
         return [index for index in range(self._completions) if index not in self._finished]

@@ -22,6 +22,7 @@ from policies.enforcement.request_policies import RequestPolicies
 
 Event = TypeVar("Event")
 Describe = Callable[[Event], "tuple[Hashable, str] | None"]
+CheckAnswer = Callable[[str], Awaitable[None]]
 
 # A window also ends when it is this old: a slow model's words should not wait for a full one.
 WINDOW_SECONDS = 1.0
@@ -39,16 +40,18 @@ def filter_answer(
     policies: RequestPolicies,
     describe: Describe[Event],
     is_streamed: bool = True,
+    check_answer: CheckAnswer | None = None,
 ) -> AsyncGenerator[Event, None]:
     """
     The events of an answer, as far as its policies let them pass; without any, the very same generator.
 
     `describe` says which text an event adds to, by any key, and what; None for an event without text. An
-    answer that is not streamed is judged once, at its end.
+    answer that is not streamed is judged once, at its end. `check_answer` is that of the policies, where it is
+    given: for a caller who has to know of a refusal before the events are closed for it.
     """
     if policies.blocks_response:
         window = settings.GATEWAY_JUDGE_WINDOW_CHARACTERS if is_streamed else None
-        return _enforced(events, policies, describe, window)
+        return _enforced(events, policies, describe, window, check_answer or policies.check_answer)
     if policies.has_response_policies:
         return _monitored(events, policies, describe)
     return events
@@ -95,6 +98,7 @@ async def _enforced(
     policies: RequestPolicies,
     describe: Describe[Event],
     window: int | None,
+    check_answer: CheckAnswer,
 ) -> AsyncGenerator[Event, None]:
     transcript = Transcript()
     held: deque[tuple[int, Event]] = deque()
@@ -105,11 +109,11 @@ async def _enforced(
                     transcript.add(*text)
                 held.append((transcript.length, event))
                 if window is not None and transcript.is_due(window):
-                    await policies.check_answer(transcript.text())
+                    await check_answer(transcript.text())
                     for released in _up_to(transcript.mark_judged(window), held):
                         yield released
             if transcript.has_unjudged:
-                await policies.check_answer(transcript.text())
+                await check_answer(transcript.text())
             for _, event in held:
                 yield event
     finally:

@@ -13,6 +13,9 @@ async def wait_for_client(request: RequestTask, receive: Any) -> None:
     """
     Wait for the request's end, whatever it ended with; cancel it if its client disconnects before.
 
+    A request that is awaited although its client has left is waited for here as well: so the server, when it
+    is to stop, gives it the time that it gives to streams.
+
     `receive` is awaited here and not in a task of its own, which every request would pay for. Most servers
     report a disconnect also when the answer is complete; where one does not, the request's end recalls us.
     """
@@ -32,4 +35,14 @@ async def wait_for_client(request: RequestTask, receive: Any) -> None:
     finally:
         request.waiter = None
     if not request.task.done():
+        await _wait_for_task(request)
+
+
+async def _wait_for_task(request: RequestTask) -> None:
+    try:
+        await asyncio.wait({request.task})
+    except asyncio.CancelledError:
+        if request.reason is not None:
+            raise
+        request.cancel(CancelReason.SHUTDOWN)
         await asyncio.wait({request.task})

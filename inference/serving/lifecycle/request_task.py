@@ -1,9 +1,10 @@
 """
 Runs every request in a task of its own, which no connection owns.
 
-A connection whose client disconnects cancels its request's task and is done. The task closes the backend's
-connection, counts what was generated, settles and ends in its own time; until then it is in
-`running_requests`, where the shutdown of the process finds it.
+A connection whose client disconnects cancels its request's task. The task closes the backend's connection,
+counts what was generated, settles and ends in its own time; until then it is in `running_requests`, where the
+shutdown of the process finds it. One task goes on: that of an answer in JSON of which nothing is there yet.
+Its backend is at work on the whole of it, and only its report says what that cost.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from billing.models import EndedBy
 from inference.serving.generation import Generation
 from inference.serving.lifecycle.cancellation import CancelReason, error_of
 from inference.serving.lifecycle.deadline import RequestTimer
@@ -26,13 +28,24 @@ running_requests: set[RequestTask] = set()
 class RequestTask:
     """The asyncio task of one request, with its deadline, and the one reason for which it was cancelled."""
 
-    __slots__ = ("_timer", "generation", "is_waiter_recalled", "reason", "sender", "task", "waiter")
+    __slots__ = (
+        "_timer",
+        "generation",
+        "has_client_left",
+        "is_waiter_recalled",
+        "reason",
+        "sender",
+        "task",
+        "waiter",
+    )
 
     task: asyncio.Task[None]
 
     def __init__(self, sender: ResponseSender) -> None:
         self.sender = sender
         self.reason: CancelReason | None = None
+        # Nobody is there to read the answer, whether or not it is awaited.
+        self.has_client_left = False
         # From admission on.
         self.generation: Generation | None = None
         # The connection's own task, while it waits for a disconnect. Our end cancels it: a recall.
@@ -50,11 +63,22 @@ class RequestTask:
 
     def cancel(self, reason: CancelReason) -> None:
         """Stop, for the first reason that was given. Work whose outcome is being written is left to end."""
-        if self.task.done() or (self.generation is not None and self.generation.is_settling):
+        generation = self.generation
+        if self.task.done() or self.reason is not None:
             return
-        if self.reason is None:
-            self.reason = reason
-            self.task.cancel()
+        if generation is not None and generation.is_settling:
+            return
+        if reason.ended_by is EndedBy.CLIENT:
+            self.has_client_left = True
+            if generation is not None and generation.outlives_client:
+                self.sender.is_abandoned = True
+                generation.has_client_left = True
+                return
+        self.reason = reason
+        if generation is not None:
+            # Before the cancellation, which arrives as the same exception whatever it is for.
+            generation.note_end(reason.ended_by)
+        self.task.cancel()
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
