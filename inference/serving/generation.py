@@ -7,7 +7,7 @@ An admitted request, from its hold to its settlement.
     lifecycle.outcome            decides who pays, by who ended it and what was seen
     the ledger                   settles, however that ended: exactly once, and before the events end
 
-JSON and SSE are written from the same events, and differ in one thing: JSON is awaited for a client that left.
+JSON and SSE are written from the same events, and differ once: JSON is awaited for a client that left.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from django.utils import timezone
 
 from billing.ledger.sweeper import sweep
 from billing.models import Reservation
-from billing.prices.bill import cost
+from billing.prices.bill import charge
 from billing.prices.price import Quantities
 from tests.harness.ledger_checks import assert_books_balance
 from tests.harness.live_server import ROOT, free_port
@@ -132,4 +132,4 @@ def test_kill_9_loses_nothing(customer: ApiCustomer, process_environment: dict[s
         row = rows[uuid.UUID(identifier)]
         used = Quantities(prompt=usage["prompt_tokens"], completion=usage["completion_tokens"])
         assert (row.state, row.basis) == ("settled", "usage")
-        assert row.charged_nanousd == cost(PRICE, used)
+        assert row.charged_nanousd == charge(PRICE, used)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from billing.models import Reservation
-from billing.prices.bill import cost
+from billing.prices.bill import charge
 from tests.e2e.streams.raw_request import request_bytes
 from tests.e2e.waiting import until
 from tests.harness.live_server import LiveServer, live_server
@@ -93,7 +93,7 @@ def check_after_every_word(customer: ApiCustomer, running: LiveServer, upstream:
 
     for words, row in enumerate(rows_of(identifiers), start=1):
         assert (row.state, row.basis) == ("settled", "observed")
-        assert row.charged_nanousd == cost(PRICE, observed(words)), words
+        assert row.charged_nanousd == charge(PRICE, observed(words)), words
     assert_let_go(upstream.exchanges, left_at)
 
 
@@ -111,7 +111,7 @@ def check_at_any_byte(customer: ApiCustomer, running: LiveServer, upstream: Faul
     until(lambda: all(each.is_complete or each.closed_at for each in upstream.exchanges), 5)
 
     # Usage comes with every chunk, so the only doubt is about a word that was on its way at that moment.
-    words_of = {cost(PRICE, reported(words)): words for words in range(WORDS + 1)}
+    words_of = {charge(PRICE, reported(words)): words for words in range(WORDS + 1)}
     paid = sorted(words_of[amount] for amount in charged)
     # The scheduled probe of backends asks for their models, once a minute.
     asked = [exchange for exchange in upstream.exchanges if exchange.path.endswith("/chat/completions")]

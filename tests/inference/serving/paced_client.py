@@ -10,16 +10,19 @@ from typing import Any, TypeVar
 from gateway_site.asgi import application
 from inference.backends import registry
 from inference.dialects.chat import dialect
-from tests.inference.customer import ApiCustomer, question, records
+from tests.inference.customer import HELLO, ApiCustomer, question, records
 
 Value = TypeVar("Value")
 
 
 class Caller:
-    """One request as its server sees it."""
+    """One request as its server sees it: of chat completions, or of responses."""
 
-    def __init__(self, customer: ApiCustomer, model: str, **fields: Any) -> None:
-        self.body = json.dumps(question(model, **fields)).encode()
+    def __init__(self, customer: ApiCustomer, model: str, *, path: str = dialect.PATH, **fields: Any) -> None:
+        asked = (
+            question(model, **fields) if path == dialect.PATH else {"model": model, "input": HELLO, **fields}
+        )
+        self.body = json.dumps(asked).encode()
         self.messages: list[dict[str, Any]] = []
         self.has_disconnected = asyncio.Event()
         self.is_reading = asyncio.Event()
@@ -38,8 +41,8 @@ class Caller:
             "http_version": "1.1",
             "method": "POST",
             "scheme": "http",
-            "path": dialect.PATH,
-            "raw_path": dialect.PATH.encode(),
+            "path": path,
+            "raw_path": path.encode(),
             "query_string": b"",
             "root_path": "",
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],

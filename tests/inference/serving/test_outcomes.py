@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from billing.models import ReservationState
-from billing.prices.bill import cost
+from billing.prices.bill import charge
 from billing.prices.price import Quantities
 from gateway_site.http_client.client import Timeouts
 from inference.backends import registry
@@ -173,7 +173,7 @@ def assert_client_sees(answer: Answer, row: Row, stream: bool) -> None:
 def assert_accounted(customer: ApiCustomer, row: Row) -> None:
     reservation = customer.reservation()
     assert (reservation.state, reservation.basis) == (row.state, row.basis)
-    charged = None if row.state == State.UNKNOWN else cost(PRICE, row.used) if row.used else 0
+    charged = None if row.state == State.UNKNOWN else charge(PRICE, row.used) if row.used else 0
     assert reservation.charged_nanousd == charged
     kept = reservation.reserved_nanousd if row.state == State.UNKNOWN else 0
     assert customer.account.held_nanousd == kept
@@ -211,7 +211,7 @@ def test_more_than_was_held_for_is_the_operators_loss(
     assert customer.ask("usage_over_bound", stream=stream).status == 200
 
     row = customer.reservation()
-    owed = cost(PRICE, reported(1_000_000))
+    owed = charge(PRICE, reported(1_000_000))
     assert (row.state, row.basis) == (State.SETTLED, "usage")
     assert row.charged_nanousd == row.reserved_nanousd
     assert row.operator_loss_nanousd == owed - row.reserved_nanousd
@@ -229,7 +229,7 @@ def test_without_a_vocabulary_what_was_not_reported_is_counted_in_pieces(
     row = customer.reservation()
     prompt = len(HELLO) // LIKELY_BYTES_IN_A_TOKEN + LIKELY_AROUND_A_TURN + LIKELY_AROUND_A_PROMPT
     assert (row.state, row.basis) == (State.SETTLED, "observed")
-    assert row.charged_nanousd == cost(PRICE, Quantities(prompt=prompt, completion=5))
+    assert row.charged_nanousd == charge(PRICE, Quantities(prompt=prompt, completion=5))
 
 
 @BOTH
@@ -261,7 +261,7 @@ def test_the_deadline_wins_over_a_backend_that_is_never_silent_for_long(
     row = customer.reservation()
     assert (row.state, row.basis) == (State.SETTLED, "observed")
     # What was on its way when the gateway closed may not have been seen.
-    assert row.charged_nanousd in [cost(PRICE, observed(seen)) for seen in (words - 1, words)]
+    assert row.charged_nanousd in [charge(PRICE, observed(seen)) for seen in (words - 1, words)]
     assert_let_go(upstream)
 
 
@@ -300,7 +300,7 @@ def test_usage_that_a_backend_let_through_is_looked_at_again(
     row = customer.reservation()
     assert (row.state, row.basis) == (State.SETTLED, "observed")
     prompt = observed(0).prompt
-    assert row.charged_nanousd == cost(PRICE, Quantities(prompt=prompt, completion=count(HELLO)))
+    assert row.charged_nanousd == charge(PRICE, Quantities(prompt=prompt, completion=count(HELLO)))
 
 
 @BOTH
@@ -310,4 +310,4 @@ def test_usage_that_falls_is_taken_at_its_highest(customer: ApiCustomer, stream:
     customer.ask("usage-falling", stream=stream)
 
     used = Quantities(prompt=count(HELLO), completion=count(HELLO) + 10)
-    assert customer.reservation().charged_nanousd == cost(PRICE, used)
+    assert customer.reservation().charged_nanousd == charge(PRICE, used)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from billing.prices.bill import cost
+from billing.prices.bill import charge
 from billing.prices.price import Quantities
 from tests.inference.backends.upstreams.faulty.bodies import word
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
@@ -56,7 +56,7 @@ def test_an_answer_without_end_is_cut_soon_after_its_bound(
     reservation = customer.reservation()
     assert (reservation.state, reservation.basis) == ("settled", "observed")
     asked = Quantities(prompt=observed(0).prompt, completion=BOUND)
-    assert reservation.charged_nanousd == cost(PRICE, asked)
+    assert reservation.charged_nanousd == charge(PRICE, asked)
     assert not reservation.operator_loss_nanousd
 
 

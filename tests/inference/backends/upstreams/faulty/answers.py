@@ -150,6 +150,9 @@ SCRIPTS: dict[str, Script] = {
     "no_finish": Script(finish=None),
     # Usage.
     "no_usage": Script(usage_counts=()),
+    # With a `late_end`: every word and the finish are there, and the usage is still to come.
+    "no_usage_yet": Script(usage_counts=(), closes=False),
+    "no_usage_empty": Script(tokens=0, usage_counts=()),
     "usage_null": Script(usage_of=lambda prompt, completion: None),
     "usage_zero": Script(usage_of=_with(prompt_tokens=0, completion_tokens=0, total_tokens=0)),
     "usage_zero_empty": Script(

@@ -1,9 +1,9 @@
 """
 A model server that fails on request, over real sockets.
 
-It speaks chat completions and Messages. The name of the model says what happens ("reset_midstream"),
-with options behind a question mark ("ok?tokens=500&delay=0.02"). It keeps its own ledger: what it emitted for
-each request, and when the other side closed the connection.
+It speaks chat completions, Responses and Messages. The name of the model says what happens
+("reset_midstream"), with options behind a question mark ("ok?tokens=500&delay=0.02"). It keeps its own
+ledger: what it emitted for each request, and when the other side closed the connection.
 
     async with FaultyUpstream() as upstream:      in a test's own loop
     with upstream_in_thread() as upstream:        beside a server or a synchronous test
@@ -27,6 +27,9 @@ from urllib.parse import parse_qsl
 
 from tests.inference.backends.upstreams.faulty.answers import PLAIN, SCRIPTS, Plain, Script
 from tests.inference.backends.upstreams.faulty.bodies import ChatSpeech, MessagesSpeech, Speech, record, word
+from tests.inference.backends.upstreams.faulty.responses_bodies import ResponsesSpeech
+
+AnySpeech = Speech | ResponsesSpeech
 
 
 @dataclass
@@ -212,9 +215,8 @@ class Scene:
         return await self._speak(SCRIPTS[self.name])
 
     async def _speak(self, script: Script) -> bool:
-        is_messages = self.exchange.path.endswith("/messages")
-        kind = MessagesSpeech if is_messages else ChatSpeech
-        speech = kind(self.exchange.body, script.usage_of, is_cumulative=script.is_cumulative)
+        make_speech = _speech_at(self.exchange.path)
+        speech = make_speech(self.exchange.body, script.usage_of, is_cumulative=script.is_cumulative)
         await asyncio.sleep(float(self.options.get("wait", script.wait)))
         if script.end == "reset_before_headers":
             self.wire.reset()
@@ -232,13 +234,13 @@ class Scene:
         await self._say(speech, script)
         return await self._end(speech, script)
 
-    def _whole(self, speech: Speech, script: Script) -> dict[str, Any]:
+    def _whole(self, speech: AnySpeech, script: Script) -> dict[str, Any]:
         texts = [word(position) for position in range(self._tokens(script))]
         speech.spoken = len(texts) * speech.choices
         self.exchange.tokens_emitted = speech.spoken
         return speech.whole("".join(texts))
 
-    async def _say(self, speech: Speech, script: Script) -> None:
+    async def _say(self, speech: AnySpeech, script: Script) -> None:
         delay = float(self.options.get("delay", script.delay))
         if script.opens:
             for opening in speech.opening():
@@ -266,7 +268,7 @@ class Scene:
     def _tokens(self, script: Script) -> int:
         return int(self.options.get("tokens", script.tokens))
 
-    async def _end(self, speech: Speech, script: Script) -> bool:
+    async def _end(self, speech: AnySpeech, script: Script) -> bool:
         if script.end in ("reset", "cut", "hang"):
             await self._break_off(script)
             return False
@@ -292,13 +294,13 @@ class Scene:
         elif script.end == "hang":
             await self.exchange.closed.wait()
 
-    async def _babble(self, speech: Speech) -> None:
+    async def _babble(self, speech: AnySpeech) -> None:
         while True:
             self.exchange.tokens_emitted += 1
             await self.wire.send(speech.token(" more"))
             await asyncio.sleep(0)  # `drain` alone does not let others run
 
-    async def _finish(self, speech: Speech, script: Script) -> None:
+    async def _finish(self, speech: AnySpeech, script: Script) -> None:
         if script.finish:
             for finish in speech.finish(script.finish):
                 await self.wire.send(finish)
@@ -306,6 +308,12 @@ class Scene:
             await self.wire.send(speech.usage(count))
         if script.closes:
             await self.wire.send(speech.done())
+
+
+def _speech_at(path: str) -> type[AnySpeech]:
+    if path.endswith("/messages"):
+        return MessagesSpeech
+    return ResponsesSpeech if path.endswith("/responses") else ChatSpeech
 
 
 @contextlib.contextmanager
