@@ -46,8 +46,8 @@ def filter_answer(
     The events of an answer, as far as its policies let them pass; without any, the very same generator.
 
     `describe` says which text an event adds to, by any key, and what; None for an event without text. An
-    answer that is not streamed is judged once, at its end. `check_answer` replaces that of the policies, for a
-    caller who has to know of a refusal before the events are closed for it.
+    answer that is not streamed is judged once, at its end. `check_answer` takes the place of that of the
+    policies, for a caller who has to know of a refusal before the events are closed for it.
     """
     if policies.blocks_response:
         window = settings.GATEWAY_JUDGE_WINDOW_CHARACTERS if is_streamed else None

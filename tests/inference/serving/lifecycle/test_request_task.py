@@ -122,22 +122,6 @@ def test_a_client_that_waits_for_json_and_leaves_is_charged_too(customer: ApiCus
     assert customer.activity().completion_tokens == 3
 
 
-@BOTH
-def test_a_disconnect_before_the_first_word_is_unknown(customer: ApiCustomer, stream: bool) -> None:
-    customer.simulate("fails-hang")
-
-    async def story() -> None:
-        caller = Caller(customer, "fails-hang", stream=stream)
-        await until_running()
-        caller.disconnect()
-        await caller.ended()
-        assert caller.messages == []
-
-    run(story)
-    assert customer.reservation().state == "unknown"
-    assert customer.activity().cost_nanousd is None
-
-
 def test_a_disconnect_while_credit_is_held_leaves_no_hold(
     customer: ApiCustomer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,7 +181,7 @@ def test_an_awaited_answer_that_fails_is_unknown(gateway: Gateway, way: Way) -> 
 @every_way()
 @pytest.mark.parametrize(
     ("script", "simulated", "status"),
-    [("400", "fails-rejected", 422), ("429", "fails-busy", 429), ("503", "fails-500", 502)],
+    [("400", "fails-rejected", 422), ("503", "fails-500", 502)],
 )
 def test_what_a_backend_refuses_is_free(
     gateway: Gateway, way: Way, script: str, simulated: str, status: int
