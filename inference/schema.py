@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -11,11 +11,13 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.viewsets import ViewSet
 
+from gateway_site.api.openapi.document import EXTENSION
 from inference.dialects import registry
 from inference.dialects.documentation import RouteDocumentation, StreamDocumentation
 from inference.dialects.messages import count_tokens
 from inference.serving.affinity import MAX_SESSION_LENGTH, SESSION_ALIAS, SESSION_HEADER
 from inference.serving.consumers import PERMISSION
+from inference.serving.cost_headers import COST_HEADER, INCLUDE_COST_HEADER
 from organization.authentication import CustomerKeyAuthentication
 
 # Blanks around a header's value are not part of it.
@@ -33,6 +35,24 @@ SESSION_PARAMETERS = [
         SESSION,
         location=OpenApiParameter.HEADER,
         description=f"Another name for {SESSION_HEADER}. Where both are sent, they are equal.",
+    ),
+]
+COST_PARAMETERS = [
+    OpenApiParameter(
+        INCLUDE_COST_HEADER,
+        {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"},
+        location=OpenApiParameter.HEADER,
+        description=f"`true` asks for what the request cost: in `{COST_HEADER}` of a JSON answer, or as "
+        "`cost` beside the usage of a stream, which chat is asked for. Without it the charge is not final.",
+        extensions=EXTENSION,
+    ),
+    OpenApiParameter(
+        COST_HEADER,
+        {"type": "string", "pattern": "^[0-9]+(\\.[0-9]{1,9})?$"},
+        location=OpenApiParameter.HEADER,
+        response=[200],
+        description=f"What was charged, in USD, where `{INCLUDE_COST_HEADER}: true` asked for it.",
+        extensions=EXTENSION,
     ),
 ]
 
@@ -74,7 +94,7 @@ def record_of(stream: StreamDocumentation) -> type[msgspec.Struct]:
     return msgspec.defstruct(f"{name}Record", [("data", data)], namespace={"payloads": (stream.payload,)})
 
 
-def view_of(documentation: RouteDocumentation) -> type[ViewSet]:
+def view_of(documentation: RouteDocumentation, parameters: Iterable[OpenApiParameter] = ()) -> type[ViewSet]:
     """Make the view that the generator describes. Nothing routes to it: a consumer serves the path."""
     responses: dict[Any, type[msgspec.Struct]] = {(200, "application/json"): documentation.response}
     if documentation.stream is not None:
@@ -91,7 +111,7 @@ def view_of(documentation: RouteDocumentation) -> type[ViewSet]:
             operation_id=documentation.operation_id,
             summary=documentation.summary,
             description=documentation.description,
-            parameters=[*SESSION_PARAMETERS, *documentation.headers],
+            parameters=[*SESSION_PARAMETERS, *parameters, *documentation.headers],
             request={"application/json": documentation.request},
             responses=responses,
         )
@@ -100,17 +120,14 @@ def view_of(documentation: RouteDocumentation) -> type[ViewSet]:
     return DocumentedRoute
 
 
-def documented_routes() -> Iterator[tuple[str, RouteDocumentation]]:
-    """Each path that is served ahead of Django, with its documentation."""
+def documented_views() -> Iterator[tuple[str, type[ViewSet]]]:
+    """Each path that is served ahead of Django, with the view that describes it."""
     for dialect in registry.DIALECTS:
-        yield dialect.path, dialect.documentation
-    yield count_tokens.PATH, count_tokens.DOCUMENTATION
+        yield dialect.path, view_of(dialect.documentation, COST_PARAMETERS)
+    yield count_tokens.PATH, view_of(count_tokens.DOCUMENTATION)
 
 
 def add_generation_routes(endpoints: list[tuple[str, str, str, Any]]) -> list[tuple[str, str, str, Any]]:
     """Add the routes that no URL configuration has: a preprocessing hook of the generator."""
-    routes = [
-        (path, path, "POST", view_of(documentation).as_view({"post": "create"}))
-        for path, documentation in documented_routes()
-    ]
+    routes = [(path, path, "POST", view.as_view({"post": "create"})) for path, view in documented_views()]
     return [*endpoints, *routes]

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from billing.ledger.operations import ReservationOutcome
 from billing.models import ReservationState
+from billing.money import usd
 from gateway_site.api import request_id
 from gateway_site.api.errors import ApiError
 from inference.events import Usage
@@ -85,6 +86,8 @@ class RequestTrace:
     first_token: float | None = None
     usage: Usage | None = None
     cost_nanousd: int | None = None
+    # Whether the client asked for what it cost.
+    includes_cost: bool = False
     # How long each step took, as far as it came: for `server_timing`.
     steps: dict[str, float] = field(default_factory=dict)
 
@@ -100,6 +103,10 @@ class RequestTrace:
         if self.first_token is not None:
             steps["upstream"] = self.first_token - self.attempts[-1].began
         return ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in steps.items()).encode()
+
+    def cost_for_client(self) -> str | None:
+        """The charge in USD, where the client asked for it and it is final and stored; None otherwise."""
+        return usd(self.cost_nanousd) if self.includes_cost and self.cost_nanousd is not None else None
 
     def begin_attempt(self, deployment: str) -> Attempt:
         attempt = Attempt(deployment, time.monotonic())
@@ -118,7 +125,7 @@ class RequestTrace:
         self.status, self.code = CLIENT_CLOSED_REQUEST, "client_closed_request"
 
     def settle(self, outcome: ReservationOutcome, usage: Usage | None) -> None:
-        if outcome.state in (ReservationState.SETTLED, ReservationState.RELEASED):
+        if outcome.is_durable and outcome.state in (ReservationState.SETTLED, ReservationState.RELEASED):
             self.cost_nanousd = outcome.charged_nanousd or 0
         if outcome.state == ReservationState.SETTLED:
             self.usage = usage

@@ -52,8 +52,12 @@ class Writer(Protocol):
     def write(self, event: Event, /) -> bytes:
         """Encode an event as records, each with its blank line; none for what waits or is not shown."""
 
-    def end(self) -> bytes:
-        """Encode the last records of a stream, after its last event."""
+    def end(self, cost_usd: str | None = None, /) -> bytes:
+        """
+        Encode the last records of a stream, after its last event.
+
+        With `cost_usd`, which a client asked for, as `cost` beside the usage where a record has that.
+        """
 
     def fail(self, error: ApiError, /) -> bytes:
         """Encode the last records of a stream that was under way when `error` came."""

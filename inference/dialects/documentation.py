@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiParameter
-from msgspec import Struct
+from typing import Annotated
 
-from gateway_site.api.openapi.document import ErrorEnvelope
+from drf_spectacular.utils import OpenApiParameter
+from msgspec import Meta, Struct
+
+from gateway_site.api.openapi.document import EXTENSION, ErrorEnvelope
+
+# What a stream says beside its usage.
+StreamedCost = Annotated[
+    str,
+    Meta(
+        description="What was charged, in USD: beside the usage of a stream whose client asked for both.",
+        extra_json_schema=EXTENSION,
+    ),
+]
 
 
 class StreamDocumentation(Struct, frozen=True, kw_only=True):

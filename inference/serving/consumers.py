@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -24,7 +24,7 @@ from inference.activity import writer as activity_writer
 from inference.activity.trace import RequestTrace
 from inference.dialects.base import Dialect, RequestContext, Writer
 from inference.events import Event
-from inference.serving import affinity, authentication
+from inference.serving import affinity, authentication, cost_headers
 from inference.serving.admission import admit
 from inference.serving.body_pool import BodyWork
 from inference.serving.generation import Generation
@@ -67,6 +67,7 @@ class GenerationConsumer:
         headers = values_by_name(scope["headers"], HEADERS)
         require_json(headers)
         session = affinity.session_of(headers)
+        trace.includes_cost = cost_headers.includes_cost(headers)
         body = await read_body(receive)
         if body is None:
             trace.close_unread()
@@ -121,35 +122,45 @@ class GenerationConsumer:
                 generation, policies=policies, prompt=request.prompt, is_streamed=request.stream, work=work
             )
             async with aclosing(answer) as events:
-                await send_answer(request_task.sender, events, writer, is_stream=request.stream)
+                await send_answer(
+                    request_task.sender, events, writer, trace.cost_for_client, is_stream=request.stream
+                )
         trace.succeed()
 
 
 async def send_answer(
-    sender: ResponseSender, events: AsyncIterator[Event], writer: Writer, *, is_stream: bool
+    sender: ResponseSender,
+    events: AsyncIterator[Event],
+    writer: Writer,
+    cost_for_client: Callable[[], str | None],
+    *,
+    is_stream: bool,
 ) -> None:
     """
     Send the events as the dialect writes them: as they come, or folded into one JSON object.
 
-    Both wait for the end of the events, and so for the settlement, before the last byte is sent.
+    Both wait for the end of the events, and so for the settlement, before the last byte is sent: the cost is
+    known by then.
     """
     if is_stream:
-        async with aclosing(_records(events, writer)) as records:
+        async with aclosing(_records(events, writer, cost_for_client)) as records:
             await sender.send_stream(records, writer.fail)
     else:
         add = writer.add
         async for event in events:
             add(event)
-        await sender.send_json(writer.result())
+        await sender.send_json(writer.result(), cost_for_client())
 
 
-async def _records(events: AsyncIterator[Event], writer: Writer) -> AsyncGenerator[bytes, None]:
+async def _records(
+    events: AsyncIterator[Event], writer: Writer, cost_for_client: Callable[[], str | None]
+) -> AsyncGenerator[bytes, None]:
     """The records of a stream, each with its blank line, to the last."""
     write = writer.write
     async for event in events:
         if record := write(event):
             yield record
-    yield writer.end()
+    yield writer.end(cost_for_client())
 
 
 def log_unread_error(task: asyncio.Task[None], trace: RequestTrace) -> None:
@@ -171,7 +182,13 @@ def without_traceback(error: ApiError) -> ApiError:
     return error.with_traceback(None)
 
 
-HEADERS = ("Content-Type", "Content-Encoding", affinity.SESSION_HEADER, affinity.SESSION_ALIAS)
+HEADERS = (
+    "Content-Type",
+    "Content-Encoding",
+    affinity.SESSION_HEADER,
+    affinity.SESSION_ALIAS,
+    cost_headers.INCLUDE_COST_HEADER,
+)
 
 
 def require_json(headers: dict[str, list[str]]) -> None:

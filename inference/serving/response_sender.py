@@ -8,9 +8,11 @@ from typing import Any
 
 from gateway_site.api.request_id import SEND_BODY
 from gateway_site.api.request_limits import begin_stream
+from inference.serving.cost_headers import COST_HEADER
 
 KEEP_ALIVE = b": ping\n\n"
 JSON_TYPE = (b"content-type", b"application/json")
+RAW_COST_HEADER = COST_HEADER.lower().encode()
 STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     # nginx would otherwise keep tokens until it has a bufferful.
@@ -41,10 +43,12 @@ class ResponseSender:
         self._sending_since: float | None = None
         self._last_sent = 0.0
 
-    async def send_json(self, body: bytes) -> None:
+    async def send_json(self, body: bytes, cost_usd: str | None = None) -> None:
         if self.is_abandoned:
             return
         headers = self._headers([JSON_TYPE, (b"content-length", b"%d" % len(body))])
+        if cost_usd is not None:
+            headers.append((RAW_COST_HEADER, cost_usd.encode()))
         self._sending_since = time.monotonic()
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         # Before it is sent: a server may report a disconnect while it takes the last byte.

@@ -43,6 +43,8 @@ MEANINGS = {
     503: "A required service or configuration is unavailable",
     504: "Inference deadline exceeded",
 }
+# The mark of what the spec does not have: an operation, a header or a field of ours.
+EXTENSION = {"x-extension": True}
 REQUEST_ID_HEADERS = [
     OpenApiParameter(
         name=name,
@@ -151,9 +153,8 @@ class CustomerKeySchemes(OpenApiAuthenticationExtension):
 def finish_document(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
     """Drops extensions that are switched off, and the generator's own marks, which tell a reader nothing."""
     if not settings.GATEWAY_EXTENSIONS:
-        for path, operations in list(result["paths"].items()):
-            if any("x-extension" in operation for operation in operations.values()):
-                del result["paths"][path]
+        _drop_extensions(result)
+        result["paths"] = {path: operations for path, operations in result["paths"].items() if operations}
     waiting: list[Any] = [result]
     while waiting:
         node = waiting.pop()
@@ -163,3 +164,20 @@ def finish_document(result: dict[str, Any], generator: Any, request: Any, public
         elif isinstance(node, list):
             waiting.extend(node)
     return result
+
+
+def _drop_extensions(node: Any) -> None:
+    """Delete every operation, parameter, header and field that is marked as an extension."""
+    if isinstance(node, dict):
+        for name in [name for name, value in node.items() if _is_extension(value)]:
+            del node[name]
+        for value in node.values():
+            _drop_extensions(value)
+    elif isinstance(node, list):
+        node[:] = [value for value in node if not _is_extension(value)]
+        for value in node:
+            _drop_extensions(value)
+
+
+def _is_extension(node: Any) -> bool:
+    return isinstance(node, dict) and "x-extension" in node

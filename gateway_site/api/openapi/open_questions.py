@@ -225,6 +225,34 @@ QUESTIONS = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What the gateway offers and the description has no word of: marked x-extension in the document."""
+
+    name: str
+    what: str
+    evidence: str
+    where: str
+
+
+EXTENSIONS = [
+    Extension(
+        "`GET /v1/models`",
+        "The models that are switched on and have a price",
+        "pinned: the OpenAI SDK's `models.list`",
+        "inference/views.py",
+    ),
+    Extension(
+        "`X-Include-Cost: true`",
+        "What a request is charged, in USD, told to its own caller where it is final and stored: "
+        "`X-Cost-Usd` on a JSON answer, `cost` beside the usage in the last record of a stream that has one. "
+        "Other values than `true` and `false` are a 400",
+        "suggested: other gateways tell a request's cost in a header or beside its usage; no name is common",
+        "inference/serving/cost_headers.py",
+    ),
+]
+
+
 HEADING = f"""\
 # Open questions
 
@@ -235,6 +263,14 @@ which evidence, and the file to change when its owner answers. Written by
 
 """
 
+EXTENSIONS_HEADING = """
+## Extensions
+
+What the description does not have at all. In the document each is marked `x-extension`; with
+`GATEWAY_EXTENSIONS=false` none of them is there, and a header of theirs is as any that nobody knows.
+
+"""
+
 
 def markdown() -> str:
     """The register as the document OPEN_QUESTIONS.md."""
@@ -242,7 +278,15 @@ def markdown() -> str:
     for row in QUESTIONS:
         where = f"`{row.where}`" if row.where else "nothing built on it yet"
         lines.append(f"| {row.id} | {row.question} | {row.choice} | {row.evidence} | {where} |")
-    return HEADING + "\n".join(lines) + "\n"
+    return HEADING + "\n".join(lines) + "\n" + EXTENSIONS_HEADING + "\n".join(_extension_lines()) + "\n"
+
+
+def _extension_lines() -> list[str]:
+    return [
+        "| extension | what it does | evidence | where |",
+        "|---|---|---|---|",
+        *(f"| {row.name} | {row.what} | {row.evidence} | `{row.where}` |" for row in EXTENSIONS),
+    ]
 
 
 if __name__ == "__main__":

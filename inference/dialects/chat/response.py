@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from inference.dialects.documentation import StreamedCost
 from inference.events import Annotation, FinishReason, TokenLogprob, Usage
 
 
@@ -146,6 +147,7 @@ class ChatCompletionChunk(Struct, forbid_unknown_fields=True, omit_defaults=True
     model: str
     choices: list[ChatChunkChoice]
     usage: ChatUsage | None = None
+    cost: StreamedCost | UnsetType = UNSET
     system_fingerprint: str | None = None
     service_tier: str | None = None
     prompt_logprobs: list[dict[str, Any] | None] | None = None

@@ -77,11 +77,12 @@ class ChatStream:
                 return before + encoded + self._after_text if text else b""
         return self._write_slowly(event)
 
-    def end(self) -> bytes:
-        """Encode the usage record, if it was asked for and is known, and `[DONE]`."""
+    def end(self, cost_usd: str | None = None, /) -> bytes:
+        """Encode the usage record, with the cost if that is given, where it was asked for; and `[DONE]`."""
         if not self._include_usage or self._usage is None:
             return DONE
-        return self._start + b'],"usage":' + _encode(ChatUsage.of(self._usage)) + b"}\n\n" + DONE
+        cost = b"" if cost_usd is None else b',"cost":' + _encode(cost_usd)
+        return self._start + b'],"usage":' + _encode(ChatUsage.of(self._usage)) + cost + b"}\n\n" + DONE
 
     def fail(self, error: ApiError) -> bytes:
         """

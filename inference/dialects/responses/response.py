@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from inference.dialects.chat.request import FreeForm
+from inference.dialects.documentation import StreamedCost
 from inference.events import Usage
 
 # Unspecified: response-status. Those of the SDK that a response has which nobody waits for in the background;
@@ -74,6 +75,7 @@ class ResponseObject(Struct, forbid_unknown_fields=True, kw_only=True):
     model: str
     output: list[FreeForm]
     usage: ResponseUsage | None
+    cost: StreamedCost | UnsetType = UNSET
     completed_at: int | UnsetType = UNSET
     # What was asked for.
     instructions: str | None

@@ -126,9 +126,12 @@ class ResponseWriter:
         self.add(event)
         return self._records.take()
 
-    def end(self) -> bytes:
-        """Encode the last record. Usage is known by now."""
-        self._emit(f"response.{self._final_status()}", response=self._ended_response())
+    def end(self, cost_usd: str | None = None, /) -> bytes:
+        """Encode the last record. Usage is known by now, and the cost is given where it was asked for."""
+        ended = self._ended_response()
+        if cost_usd is not None and ended.usage is not None:
+            ended.cost = cost_usd
+        self._emit(f"response.{self._final_status()}", response=ended)
         return self._records.take()
 
     def fail(self, error: ApiError) -> bytes:

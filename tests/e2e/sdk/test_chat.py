@@ -14,6 +14,7 @@ from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
 from billing.models import Reservation
+from billing.money import parse_usd
 from tests.e2e.waiting import until
 from tests.harness.live_server import LiveServer, live_server
 from tests.inference.catalog.factories import deploy, make_backend, make_model
@@ -112,6 +113,24 @@ def check_usage_in_a_stream(client: OpenAI, way: str) -> None:
     assert last.usage == plain.usage
 
 
+def check_cost(client: OpenAI, way: str) -> None:
+    question: Any = {
+        "model": f"{way}/echo",
+        "messages": MESSAGES,
+        "extra_headers": {"X-Include-Cost": "true"},
+    }
+    raw = client.chat.completions.with_raw_response.create(**question)
+    stream = client.chat.completions.with_raw_response.create(
+        **question, stream=True, stream_options={"include_usage": True}
+    )
+    *chunks, last = stream.parse()
+
+    for answer, cost in ((raw, raw.headers["x-cost-usd"]), (stream, last.model_extra["cost"])):
+        assert parse_usd(cost) == Reservation.objects.get(pk=answer.request_id).charged_nanousd > 0
+    assert not any("cost" in chunk.model_extra for chunk in chunks)
+    assert "cost" not in raw.parse().model_extra
+
+
 def check_stream_helper(client: OpenAI, way: str) -> None:
     with client.chat.completions.stream(model=f"{way}/words", messages=MESSAGES, seed=4) as stream:
         text = "".join(event.delta for event in stream if event.type == "content.delta")
@@ -207,6 +226,7 @@ CHECKS: list[Callable[[OpenAI, str], None]] = [
     check_request_ids,
     check_stream,
     check_usage_in_a_stream,
+    check_cost,
     check_stream_helper,
     check_several_completions,
     check_tools,

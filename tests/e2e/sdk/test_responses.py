@@ -13,6 +13,7 @@ from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
 from billing.models import Reservation
+from billing.money import parse_usd
 from tests.harness.live_server import live_server
 from tests.inference.catalog.factories import deploy, make_backend, make_model
 from tests.inference.customer import COLUMNS, HELLO, ApiCustomer
@@ -122,6 +123,17 @@ def check_stream(client: OpenAI, way: str) -> None:
     assert last.response.usage
 
 
+def check_cost(client: OpenAI, way: str) -> None:
+    question: Any = {"model": f"{way}/echo", "input": HELLO, "extra_headers": {"X-Include-Cost": "true"}}
+    raw = client.responses.with_raw_response.create(**question)
+    stream = client.responses.with_raw_response.create(**question, stream=True)
+    *_, last = stream.parse()
+
+    assert last.response.usage == raw.parse().usage
+    for answer, cost in ((raw, raw.headers["x-cost-usd"]), (stream, last.response.model_extra["cost"])):
+        assert parse_usd(cost) == Reservation.objects.get(pk=answer.request_id).charged_nanousd > 0
+
+
 def check_stream_helper(client: OpenAI, way: str) -> None:
     with client.responses.stream(model=f"{way}/words", input=HELLO) as stream:
         seen = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
@@ -226,6 +238,7 @@ CHECKS: list[Callable[[OpenAI, str], None]] = [
     check_what_was_asked_is_told,
     check_incomplete,
     check_stream,
+    check_cost,
     check_stream_helper,
     check_refusal,
     check_function_loop,

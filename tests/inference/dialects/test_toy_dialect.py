@@ -73,8 +73,9 @@ class ToyWriter:
         self.add(event)
         return record("word", ToyWord(event.text)) if isinstance(event, TextDelta) and event.text else b""
 
-    def end(self) -> bytes:
-        return record("end", {"tokens": self._tokens})
+    def end(self, cost_usd: str | None = None, /) -> bytes:
+        cost = {} if cost_usd is None else {"cost": cost_usd}
+        return record("end", {"tokens": self._tokens, **cost})
 
     def fail(self, error: ApiError, /) -> bytes:
         return record("oops", {"why": error.code})
