@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from billing.models import CostLine, Reservation
-from billing.money import price_text, usd
-from billing.prices.parts import PARTS
+from billing.models import Reservation
+from billing.reports.explained_charge import ExplainedCharge, explain_charge
 from inference.models import Activity
 from policies.models import Verdict
-
-A_MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +22,6 @@ class ReceiptStep:
     # Of the whole, in percent, as a stylesheet reads them.
     begins_at: str
     takes: str
-
-
-@dataclass(frozen=True, slots=True)
-class PricedLine:
-    """One cost line of a request, with the price it was made by."""
-
-    item: str
-    quantity: str
-    # Empty where there is none: what was found out later is an amount and nothing else.
-    price: str
-    amount: str
-
-
-@dataclass(frozen=True, slots=True)
-class Money:
-    """The hold of a request and its cost lines. Amounts are exact, in USD."""
-
-    reservation: Reservation
-    lines: list[PricedLine]
-    held: str
-    # None while it is open.
-    charged: str | None
-    released: str | None
-    # None where there is none, as nearly always.
-    operator_loss: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +42,13 @@ class Receipt:
     took: str
     steps: list[ReceiptStep]
     shows_money: bool
-    money: Money | None
+    money: ExplainedCharge | None
     shows_verdicts: bool
     judgements: list[Judgement]
 
 
 def receipt_of(activity: Activity, *, with_money: bool, with_verdicts: bool) -> Receipt:
-    """Gather the receipt, with the parts that the reader may see. Three queries at most."""
+    """Gather the receipt, with the parts that the reader may see. Four queries at most."""
     first = activity.first_token_ms
     return Receipt(
         activity=activity,
@@ -106,33 +78,9 @@ def _steps(activity: Activity) -> list[ReceiptStep]:
     ]
 
 
-def _money(activity: Activity) -> Money | None:
+def _money(activity: Activity) -> ExplainedCharge | None:
     reservation = Reservation.objects.filter(pk=activity.pk).first()
-    if reservation is None:
-        return None
-    charged, loss = reservation.charged_nanousd, reservation.operator_loss_nanousd
-    lines = CostLine.objects.filter(reservation_id=reservation.pk).order_by("pk")
-    return Money(
-        reservation=reservation,
-        lines=[_priced(line, reservation) for line in lines],
-        held=usd(reservation.reserved_nanousd),
-        charged=None if charged is None else usd(charged),
-        released=None if charged is None else usd(reservation.reserved_nanousd - charged),
-        operator_loss=usd(loss) if loss else None,
-    )
-
-
-def _priced(line: CostLine, reservation: Reservation) -> PricedLine:
-    item = line.line_item.removeprefix(f"{reservation.model}, ")
-    part = next((part for part in PARTS if part.item == item), None)
-    text = ""
-    if part is not None:
-        picousd = getattr(reservation.price, part.name)
-        if part.unit == "token":
-            text = f"${price_text(picousd * A_MILLION)} per million"
-        else:
-            text = f"${price_text(picousd)} each"
-    return PricedLine(item, f"{line.quantity:,}", text, usd(line.amount_nanousd))
+    return None if reservation is None else explain_charge(reservation)
 
 
 def _judgements(activity: Activity) -> list[Judgement]:

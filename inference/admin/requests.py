@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 
 from billing.models import Reservation
 from billing.money import short_usd
+from billing.reports.explained_charge import ExplainedCharge
 from gateway_site.console.kit.model_admin import ReadOnlyAdmin, ShortPaginator, display, render_page
 from gateway_site.console.kit.timestamps import timestamp
 from inference.activity import receipts, search
@@ -183,6 +184,7 @@ class ActivityAdmin(ReadOnlyAdmin):
             "badge": badge(row.status),
             "facts": _facts(request, receipt),
             "hold_facts": _hold_facts(receipt.money) if receipt.money else [],
+            "price_facts": _price_facts(receipt.money) if receipt.money else [],
             "list_address": _list_address(request),
         }
         return render_page(self, request, "admin/inference/activity/receipt.html", "Receipt", context)
@@ -211,22 +213,40 @@ def _facts(request: HttpRequest, receipt: receipts.Receipt) -> list[tuple[str, s
     ]
 
 
-def _hold_facts(money: receipts.Money) -> list[tuple[str, str]]:
-    hold = money.reservation
-    facts = [
-        ("Held, exact", f"${money.held}"),
-        ("State", hold.get_state_display()),
-        ("Charged by", hold.get_basis_display() or NONE),
-        ("Admitted", timestamp(hold.admitted_at)),
-        ("Sent to a backend", timestamp(hold.dispatched_at, empty=NONE)),
-        ("Settled", timestamp(hold.resolved_at, empty=NONE)),
+def _hold_facts(money: ExplainedCharge) -> list[tuple[str, str]]:
+    hold, row = money.hold, money.reservation
+    facts = [("Held, exact", f"${hold.amount}")]
+    if hold.at_admission:
+        facts = [("Held at admission, exact", f"${hold.at_admission}"), ("For at most", hold.bounds)]
+        if hold.change:
+            facts.append(("Held at the end" if row.resolved_at else "Held now, exact", f"${hold.amount}"))
+    facts += [
+        ("State", row.get_state_display()),
+        ("Charged by", row.get_basis_display() or NONE),
+        ("Admitted", timestamp(row.admitted_at)),
+        ("Sent to a backend", timestamp(row.dispatched_at, empty=NONE)),
     ]
-    if hold.state != Reservation.State.HELD:
-        return facts
+    if money.unknown is not None:
+        facts += [
+            ("Unknown since", timestamp(money.unknown.since)),
+            ("Released by itself", timestamp(money.unknown.resolves_at)),
+        ]
+    elif row.state == Reservation.State.HELD:
+        facts += [("Lease until", timestamp(row.lease_expires_at)), ("Deadline", timestamp(row.deadline_at))]
+    else:
+        facts.append(("Settled", timestamp(row.resolved_at, empty=NONE)))
+    return facts
+
+
+def _price_facts(money: ExplainedCharge) -> list[tuple[str, str]]:
+    version = money.version
+    if version is None:
+        return []
     return [
-        *facts,
-        ("Lease until", timestamp(hold.lease_expires_at)),
-        ("Deadline", timestamp(hold.deadline_at)),
+        ("Price version", format_html('<code title="{}">{}</code>', version.pk, version.pk.hex[:8])),
+        ("Valid from", timestamp(version.valid_from)),
+        ("Source", version.source),
+        ("Tier", money.tier or NONE),
     ]
 
 
