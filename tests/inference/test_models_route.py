@@ -11,7 +11,7 @@ from openai import OpenAI
 
 from billing.money import parse_price
 from inference.catalog import services
-from inference.models import Backend, CatalogModel
+from inference.models import Backend
 from organization.models import Organization, Project
 from tests.factories import SOMEONE, make_project_key
 from tests.harness.client import Answer, ApiClient, exchange
@@ -135,7 +135,7 @@ def test_nonsense_is_not_found(customer: ApiClient, path: str) -> None:
 
 
 def test_a_model_without_a_price_is_not_shown_as_free(customer: ApiClient) -> None:
-    make_served_model("m", prompt_price_picousd=None, completion_price_picousd=None)
+    make_served_model("m", prices=None)
     make_served_model("priced")
 
     answer = customer.get("/v1/models/m")
@@ -249,6 +249,7 @@ def test_a_key_may_not_ask_for_ever(customer: ApiClient, settings: Any) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_sdk_reads_them(process_environment: dict[str, str], project: Project) -> None:
     make_served_model(ODD_ID)
+    make_served_model("unpriced", prices=None)
     made = make_project_key(project)
     with live_server(process_environment) as running:
         client = OpenAI(base_url=f"{running.address}/v1", api_key=made.value, max_retries=0)
@@ -257,9 +258,8 @@ def test_the_sdk_reads_them(process_environment: dict[str, str], project: Projec
         listed = [model.id for model in client.models.list()]
         with pytest.raises(openai.NotFoundError) as not_found:
             client.models.retrieve("nobody/has-this")
-        CatalogModel.objects.update(prompt_price_picousd=None)
         with pytest.raises(openai.InternalServerError) as unavailable:
-            client.models.retrieve(ODD_ID)
+            client.models.retrieve("unpriced")
 
     assert (found.id, found.object, found.owned_by) == (ODD_ID, "model", "gateway")
     assert listed == [ODD_ID]

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from billing.money import parse_usd, usd
-from billing.prices.price import Price
+from billing.prices.card import PriceCard
 from billing.reports.cost_table import STEP_DAYS
 from billing.reports.csv_export import text_cell
 from billing.reports.rollup import roll_up
@@ -51,7 +51,7 @@ def acme(db: None) -> Customer:
     roll_up(limit=5)
     settle(*(Usage(acme, day, prompt=7, completion=3) for day in days[9:]))
     # Far below a cent, and with all nine places.
-    settle(Usage(acme, days[0], prompt=1, price=Price(prompt=1_000_123_000_000)))
+    settle(Usage(acme, days[0], prompt=1, price=PriceCard.flat(prompt=1_000_123_000_000, completion=0)))
     hold(Usage(acme, days[-1], prompt=500))
     return acme
 

@@ -131,7 +131,7 @@ def _make_catalog() -> None:
     make_backend("switched-off", "openai", base_url="http://127.0.0.1:9/v1", is_enabled=False)
     for name in SIMULATED:
         deploy(make_model(f"sim/{name}", **COLUMNS), simulator, upstream_id=name)
-    make_model("acme/no-price", prompt_price_picousd=None, completion_price_picousd=None)
+    make_model("acme/no-price", prices=None)
     make_model("acme/no-place")
     make_model("acme/switched-off", is_enabled=False)
     make_model(f"acme/{'long-' * 30}name", display_name=HOSTILE[0])

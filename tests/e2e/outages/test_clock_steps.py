@@ -8,7 +8,7 @@ from datetime import timedelta
 from django.db.models import F
 
 from billing.models import KeyMeter, Reservation
-from billing.prices.bill import cost
+from billing.prices.bill import charge
 from billing.prices.price import Quantities
 from tests.e2e.streams.reader import SHORT_LEASES, Reader, is_complete
 from tests.harness.live_server import live_server
@@ -50,5 +50,5 @@ def test_a_step_of_the_clock_ends_no_stream_and_locks_no_key(
         Quantities(prompt=each["prompt_tokens"], completion=each["completion_tokens"]) for each in reported
     ]
     ends = Reservation.objects.values_list("state", "basis", "charged_nanousd")
-    assert sorted(ends) == sorted(("settled", "usage", cost(PRICE, each)) for each in used)
+    assert sorted(ends) == sorted(("settled", "usage", charge(PRICE, each)) for each in used)
     assert "lost its hold" not in "".join(running.output)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from billing.models import Account
+from billing.models import Account, PriceVersion
 from gateway_site.http_client.client import Client
 from gateway_site.http_client.ssrf_guard import parse_base_url
 from gateway_site.quickstart import demo, llama_server, local_model
@@ -27,6 +27,7 @@ from inference.models import Backend, CatalogModel, Deployment
 from inference.prompt import Prompt, Sampling, TextPart, Turn
 from organization.models import AuditEvent, Project, ProjectKey
 from tests.harness.live_server import free_port
+from tests.inference.catalog.factories import make_model
 
 NEEDS_THE_EXTRA = pytest.mark.skipif(
     llama_server.missing_part() is not None, reason="the `local` extra is not installed"
@@ -204,7 +205,7 @@ def test_the_demo_has_credit_keys_and_models() -> None:
     # Of SmolLM2 there is no vocabulary at hand; the simulator's own is known.
     assert (local.model.tokenizer, local.model.is_tokenizer_exact) == ("o200k_base", False)
     assert CatalogModel.objects.get(pk=demo.SIMULATED_MODEL).is_tokenizer_exact
-    priced = CatalogModel.objects.filter(prompt_price_picousd__gt=0, completion_price_picousd__gt=0)
+    priced = PriceVersion.objects.filter(model__in=CatalogModel.objects.values("pk"))
     assert priced.count() == CatalogModel.objects.count() == len(demo.SIMULATED) + 1
 
 
@@ -212,7 +213,7 @@ def test_the_demo_has_credit_keys_and_models() -> None:
 def test_another_run_keeps_what_is_there() -> None:
     demo.prepare_demo()
     demo.prepare_models(local_base_url="http://127.0.0.1:8001/v1")
-    CatalogModel.objects.filter(pk=demo.SIMULATED_MODEL).update(prompt_price_picousd=5)
+    make_model(demo.SIMULATED_MODEL, prices={"prompt": 5})
     events = AuditEvent.objects.count()
 
     again = demo.prepare_demo()
@@ -222,7 +223,9 @@ def test_another_run_keeps_what_is_there() -> None:
     assert AuditEvent.objects.count() == events
     assert (Project.objects.count(), ProjectKey.objects.count()) == (1, 1)
     assert Account.objects.get().granted_nanousd == 10 * 10**9
-    assert CatalogModel.objects.get(pk=demo.SIMULATED_MODEL).prices["prompt"] == 5
+    version = CatalogModel.objects.get(pk=demo.SIMULATED_MODEL).price_version
+    assert version is not None
+    assert version.card.rates["prompt"].picousd == 5
 
 
 @pytest.mark.django_db

@@ -18,9 +18,7 @@ def make_backend(name: str = "simulator", kind: str = "simulator", **options: An
     return services.save_backend(name=name, kind=kind, actor=SOMEONE, **options)[0]
 
 
-def make_model(
-    model_id: str = "simulator/echo", prices: dict[str, int] | None = PRICES, **columns: Any
-) -> CatalogModel:
+def make_model(model_id: str = "simulator/echo", prices: Any = PRICES, **columns: Any) -> CatalogModel:
     """A model with a price, or none at all; PART_price_picousd sets one part of it."""
     parts = {name.removesuffix(SUFFIX): columns.pop(name) for name in list(columns) if name.endswith(SUFFIX)}
     wanted = None if prices is None else {**prices, **parts}

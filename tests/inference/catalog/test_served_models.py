@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from cryptography.fernet import Fernet
+from django.utils import timezone
 
-from billing.prices.parts import PARTS
+from billing.prices import versions
+from billing.prices.card import PriceCard
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, PermissionDenied
 from inference.backends import registry
 from inference.backends.anthropic.backend import AnthropicBackend
 from inference.backends.openai_chat.backend import OpenAIBackend
 from inference.catalog import served_models, services
 from inference.catalog.served_models import ServedModel
-from inference.models import Backend, CatalogModel, Deployment
+from inference.models import Backend, Deployment
 from organization.models import Organization, Project
 from tests.factories import SOMEONE, make_project_key
 from tests.inference.catalog.factories import deploy, make_backend, make_model, make_served_model
@@ -32,6 +35,10 @@ def ask(model_id: str, key: Any) -> ServedModel:
     return async_to_sync(served_models.served_model)(model_id, key)
 
 
+def prompt_price(model: ServedModel) -> int:
+    return model.version.card.price_for(0).prompt
+
+
 def test_it_works(key: Any) -> None:
     model = make_served_model(
         "simulator/echo", context_length=1_000, max_output_length=100, tokenizer="o200k_base"
@@ -40,8 +47,9 @@ def test_it_works(key: Any) -> None:
     found = ask("simulator/echo", key)
 
     assert found.id == "simulator/echo"
-    assert (found.price.prompt, found.price.cached, found.price.completion) == (1_000, 1_000, 2_000)
-    assert (found.price.image, found.price.request) == (0, 0)
+    price = found.version.card.price_for(0)
+    assert (price.prompt, price.cached, price.completion) == (1_000, 1_000, 2_000)
+    assert (price.image, price.request) == (0, 0)
     assert (found.context_length, found.max_output_length) == (1_000, 100)
     assert (found.tokenizer, found.input_modalities) == ("o200k_base", ("text",))
     (target,) = found.targets
@@ -67,10 +75,8 @@ def test_one_that_is_switched_off_is_not_found(key: Any) -> None:
         ask("simulator/echo", key)
 
 
-@pytest.mark.parametrize("column", sorted(part.price_column for part in PARTS))
-def test_a_price_that_is_not_set_is_never_zero(key: Any, column: str) -> None:
-    make_served_model()
-    CatalogModel.objects.update(**{column: None})
+def test_a_price_that_is_not_set_is_never_zero(key: Any) -> None:
+    make_served_model(prices=None)
 
     with pytest.raises(ModelNotConfigured) as caught:
         ask("simulator/echo", key)
@@ -82,7 +88,34 @@ def test_a_price_that_is_not_set_is_never_zero(key: Any, column: str) -> None:
 def test_a_price_of_zero_is_a_price(key: Any) -> None:
     make_served_model(prompt_price_picousd=0, completion_price_picousd=0)
 
-    assert ask("simulator/echo", key).price.completion == 0
+    assert prompt_price(ask("simulator/echo", key)) == 0
+
+
+def test_a_price_of_tomorrow_is_not_charged_today(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_models._entries, "max_age_seconds", 0)
+    make_served_model()
+    tomorrow = timezone.now() + timedelta(days=1)
+    card = PriceCard.flat(prompt=7_000, completion=7_000)
+    versions.add_version(
+        model="simulator/echo", card=card, source="tests", actor=SOMEONE, valid_from=tomorrow
+    )
+
+    assert prompt_price(ask("simulator/echo", key)) == 1_000
+    later = versions.in_force_for("simulator/echo", tomorrow)
+    assert later is not None
+    assert later.card == card
+
+
+def test_the_last_of_two_versions_of_one_moment_is_in_force(key: Any) -> None:
+    make_served_model()
+    moment = timezone.now()
+    for picousd in (3_000, 4_000):
+        card = PriceCard.flat(prompt=picousd, completion=picousd)
+        versions.add_version(
+            model="simulator/echo", card=card, source="tests", actor=SOMEONE, valid_from=moment
+        )
+
+    assert prompt_price(ask("simulator/echo", key)) == 4_000
 
 
 @pytest.mark.parametrize("change", ["no deployment", "deployment off", "backend off"])
@@ -118,11 +151,12 @@ def test_it_asks_the_database_no_more_than_once_a_second(key: Any, monkeypatch: 
     monkeypatch.setattr(served_models._entries, "max_age_seconds", 3_600)
     first = ask("simulator/echo", key)
     # As another process would: nothing tells this one.
-    CatalogModel.objects.update(prompt_price_picousd=5)
+    card = PriceCard.flat(prompt=5, completion=5)
+    versions.add_version(model="simulator/echo", card=card, source="tests", actor=SOMEONE)
 
     assert ask("simulator/echo", key) is first
     monkeypatch.setattr(served_models._entries, "max_age_seconds", 0)
-    assert ask("simulator/echo", key).price.prompt == 5
+    assert prompt_price(ask("simulator/echo", key)) == 5
 
 
 def test_the_bound_is_a_second() -> None:
@@ -132,11 +166,11 @@ def test_the_bound_is_a_second() -> None:
 def test_a_service_tells_its_own_process_at_once(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make_served_model()
     monkeypatch.setattr(served_models._entries, "max_age_seconds", 3_600)
-    assert ask("simulator/echo", key).price.prompt == 1_000
+    assert prompt_price(ask("simulator/echo", key)) == 1_000
 
     make_model("simulator/echo", prompt_price_picousd=7)
 
-    assert ask("simulator/echo", key).price.prompt == 7
+    assert prompt_price(ask("simulator/echo", key)) == 7
 
 
 def test_a_backend_is_one_object_until_its_row_changes(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:

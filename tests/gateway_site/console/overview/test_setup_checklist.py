@@ -9,8 +9,9 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
+from billing.prices.card import PriceCard
 from inference.models import Backend, CatalogModel, Deployment
-from tests.billing.factories import make_customer
+from tests.billing.factories import make_customer, version_of
 from tests.gateway_site.console.activity_rows import requests
 from tests.gateway_site.console.clients import owner, person
 
@@ -37,8 +38,8 @@ def test_an_empty_console_says_what_to_do_first(db: None) -> None:
 
 def test_what_is_done_is_ticked_and_the_request_can_be_pasted(db: None) -> None:
     make_customer(credit=1_000)
-    prices = {f"{name}_price_picousd": 1 for name in ("prompt", "completion", "cached", "image", "request")}
-    model = CatalogModel.objects.create(id="it's/a model", **prices)
+    model = CatalogModel.objects.create(id="it's/a model")
+    version_of(PriceCard.flat(prompt=1, completion=1), model.pk)
     backend = Backend.objects.create(name="sim", kind="simulator")
     Deployment.objects.create(model=model, backend=backend, upstream_id="echo")
 

@@ -211,7 +211,7 @@ def test_the_page_offers_the_models_that_can_be_served(
     services.archive_project(project=ended, actor=SOMEONE)
     for number in range(5):
         make_served_model(f"model-{number}")
-        make_served_model(f"free-{number}", prompt_price_picousd=None)
+        make_served_model(f"free-{number}", prices=None)
         make_model(f"homeless-{number}")
     ada = owner()
     ada.get("/admin/")

@@ -8,11 +8,9 @@ import pytest
 
 from billing import services
 from billing.models import Reservation
-from billing.prices.bill import cost
+from billing.prices.bill import charge
 from billing.prices.hold import hold_amount
 from billing.prices.price import Quantities
-from inference.catalog import served_models
-from inference.models import CatalogModel
 from inference.tokenizer import AROUND_A_PROMPT, AROUND_A_TEXT, AROUND_A_TURN, counter
 from organization import services as organization_services
 from tests.factories import SOMEONE, make_admin_key, make_project_key
@@ -70,9 +68,8 @@ def test_the_stream_is_what_clients_read(customer: ApiCustomer) -> None:
 
 @BOTH
 def test_the_hold_and_the_charge_follow_the_prices(customer: ApiCustomer, stream: bool) -> None:
-    model = customer.simulate("echo", request_price_picousd=7_000)
-    price = served_models.price_of(CatalogModel.objects.get(pk=model.pk))
-    assert price is not None
+    version = customer.simulate("echo", request_price_picousd=7_000).price_version
+    assert version is not None
 
     customer.ask("echo", stream=stream, max_tokens=50, n=3)
 
@@ -81,9 +78,14 @@ def test_the_hold_and_the_charge_follow_the_prices(customer: ApiCustomer, stream
     assert row.choices == 3
     assert row.basis == Reservation.Basis.USAGE
     upper = tokens + AROUND_A_TEXT + AROUND_A_TURN + AROUND_A_PROMPT
-    assert row.reserved_nanousd == hold_amount(price, prompt_upper=upper, completion_bound=50, choices=3)
+    bounds = Quantities(prompt=upper, completion=3 * 50)
+    assert row.bound_quantities == bounds
+    assert row.reserved_nanousd == hold_amount(version.card, bounds)
     completion_tokens = 3 * sum(map(counter("o200k_base"), ["hello", " there", " my", " friend"]))
-    assert row.charged_nanousd == cost(price, Quantities(prompt=tokens, completion=completion_tokens))
+    used = Quantities(prompt=tokens, completion=completion_tokens)
+    assert row.used_quantities == used
+    assert row.charged_nanousd == charge(version.card, used)
+    assert (row.price_version, row.ended_by) == (version, "complete")
 
 
 def test_a_bound_over_the_models_own_is_lowered(customer: ApiCustomer) -> None:
@@ -139,7 +141,7 @@ def test_a_free_model_needs_no_credit(poor: ApiCustomer) -> None:
 
 
 def test_a_model_without_a_price_is_not_free(customer: ApiCustomer) -> None:
-    customer.simulate("echo", prompt_price_picousd=None)
+    customer.simulate("echo", prices=None)
 
     assert_error(customer.ask("echo"), 503, "model_not_configured")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from billing.prices.price import Price
+from billing.prices.card import CardVersion, PriceCard
 from inference.catalog.served_models import ServedModel, Target
 from inference.serving.load_balancing.circuit_breaker import FAILURES_TO_OPEN, OPEN_SECONDS
 from inference.serving.load_balancing.load_balancer import LoadBalancer
@@ -37,7 +38,7 @@ def balancer(clock: Clock) -> LoadBalancer:
 def served(*weights: int) -> ServedModel:
     return ServedModel(
         id="m",
-        price=Price(),
+        version=CardVersion(uuid.uuid4(), PriceCard.flat(prompt=0, completion=0)),
         context_length=1,
         max_output_length=1,
         tokenizer="",
@@ -93,7 +94,7 @@ def test_a_deployment_that_leaves_moves_only_its_own_requests(balancer: LoadBala
     model = served(100, 100, 100)
     smaller = ServedModel(
         id=model.id,
-        price=model.price,
+        version=model.version,
         context_length=1,
         max_output_length=1,
         tokenizer="",
