@@ -12,7 +12,7 @@ from rest_framework.viewsets import GenericViewSet
 from gateway_site.api.errors import ModelNotConfigured, ModelNotFound, NotFound
 from gateway_site.api.openapi.document import MODEL_STATUSES
 from inference.catalog import served_models
-from inference.models import CatalogModel
+from inference.models import CatalogModel, read_price_versions
 from inference.serializers import ModelList, ModelResponse, model_object
 from organization.authentication import CustomerKeyAuthentication
 
@@ -42,8 +42,10 @@ class ModelViewSet(GenericViewSet):
         """Those that are switched on and have a price, by id. An extension: the OpenAI SDK's route."""
         # Unspecified: unshown-endpoints.
         passed = served_models.checks_passed_by(request.auth.project.organization_id)
-        models = [model_object(model, passed) for model in served_models.enabled_models().order_by("pk")]
-        return Response({"object": "list", "data": [model for model in models if model is not None]})
+        models = list(served_models.enabled_models().order_by("pk"))
+        read_price_versions(models)
+        shown = [model_object(model, passed) for model in models]
+        return Response({"object": "list", "data": [model for model in shown if model is not None]})
 
     @extend_schema(
         tags=["Models"],

@@ -215,7 +215,7 @@ def test_the_list_has_every_model_that_is_on(customer: ApiClient, django_assert_
         make_served_model(name)
     make_served_model("off", is_enabled=False)
 
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(7):
         listed: Answer = customer.get("/v1/models")
 
     assert set(listed.json) == {"object", "data"}

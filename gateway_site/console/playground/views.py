@@ -27,7 +27,7 @@ from gateway_site.console.playground import keys
 from gateway_site.console.playground.keys import PERMISSION, SESSION_ENTRY
 from inference.catalog.served_models import enabled_models
 from inference.dialects.chat import dialect
-from inference.models import Activity, CatalogModel
+from inference.models import Activity, CatalogModel, read_price_versions
 from organization.models import Project
 from policies.models import Verdict
 
@@ -149,7 +149,8 @@ def _projects(chosen: uuid.UUID | None) -> list[Project]:
 
 
 def _servable_models() -> list[CatalogModel]:
-    models = enabled_models().order_by("pk")[:MOST_MODELS]
+    models = list(enabled_models().order_by("pk")[:MOST_MODELS])
+    read_price_versions(models)
     return [model for model in models if model.price_version and model.live_deployments]  # type: ignore[attr-defined]
 
 
