@@ -14,6 +14,7 @@ where the backend reports no usage.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -175,38 +176,49 @@ class Usage(Struct, frozen=True, gc=False):
 
     prompt_tokens: int
     completion_tokens: int
-    # Parts of the above, not on top of them. None is not reported.
+    # Parts of the above, not on top of them, and no token in two of them. None is not reported.
     cached_tokens: int | None = None
+    # For five minutes; those for an hour are counted apart.
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    audio_input_tokens: int | None = None
+    audio_output_tokens: int | None = None
+    # No tokens, but searches that the model made.
+    web_searches: int | None = None
 
     @classmethod
-    def checked(
-        cls,
-        prompt_tokens: object,
-        completion_tokens: object,
-        *,
-        cached_tokens: object = None,
-        cache_write_tokens: object = None,
-        reasoning_tokens: object = None,
-    ) -> Usage | None:
+    def checked(cls, prompt_tokens: object, completion_tokens: object, **details: object) -> Usage | None:
         """
         What a backend reported, or None if the two counts that money follows are not plain counts.
 
-        None, and never 0: unknown usage must not become free usage. A detail that is no count is
-        dropped, one that is larger than its whole is cut to it.
+        None, and never 0: unknown usage must not become free usage. `details` are the other fields. One that
+        is no count is dropped; those that are together more than their whole are cut, the last first.
         """
         prompt = _count(prompt_tokens)
         completion = _count(completion_tokens)
         if prompt is None or completion is None:
             return None
+        searches = details.pop("web_searches", None)
         return cls(
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            cached_tokens=_part_of(prompt, cached_tokens),
-            cache_write_tokens=_part_of(prompt, cache_write_tokens),
-            reasoning_tokens=_part_of(completion, reasoning_tokens),
+            prompt,
+            completion,
+            web_searches=_count(searches, MAX_SEARCHES_REPORTED),
+            **_parts_of(prompt, PROMPT_DETAILS, details),
+            **_parts_of(completion, COMPLETION_DETAILS, details),
         )
+
+    @property
+    def details(self) -> dict[str, int | None]:
+        """What was reported beside the two counts, by field, as `checked` takes it."""
+        return {name: getattr(self, name) for name in DETAILS}
+
+    @property
+    def cache_writes(self) -> int | None:
+        """Prompt tokens written to a cache for however long, as clients are told."""
+        if self.cache_write_1h_tokens is None:
+            return self.cache_write_tokens
+        return (self.cache_write_tokens or 0) + self.cache_write_1h_tokens
 
     @property
     def billable_text(self) -> str:
@@ -234,15 +246,27 @@ Event: TypeAlias = (
 
 # No context window is near this; it keeps tokens times price inside a 64-bit column.
 MAX_TOKENS_REPORTED = 2**31 - 1
+MAX_SEARCHES_REPORTED = 1_000
+
+# The fields of Usage that are parts of its two counts. Where they are more than the whole, the first count.
+PROMPT_DETAILS = ("cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "audio_input_tokens")
+COMPLETION_DETAILS = ("reasoning_tokens", "audio_output_tokens")
+DETAILS = (*PROMPT_DETAILS, *COMPLETION_DETAILS, "web_searches")
 
 
-def _count(value: object) -> int | None:
+def _count(value: object, most: int = MAX_TOKENS_REPORTED) -> int | None:
     # `type`, not isinstance: True is an int to Python and not to us.
-    if type(value) is int and 0 <= value <= MAX_TOKENS_REPORTED:
+    if type(value) is int and 0 <= value <= most:
         return value
     return None
 
 
-def _part_of(whole: int, value: object) -> int | None:
-    count = _count(value)
-    return None if count is None else min(count, whole)
+def _parts_of(whole: int, names: tuple[str, ...], details: Mapping[str, object]) -> dict[str, int]:
+    """The plain counts among the details of these names, which add up to the whole at most."""
+    parts = {}
+    for name in names:
+        count = _count(details.get(name))
+        if count is not None:
+            parts[name] = min(count, whole)
+            whole -= parts[name]
+    return parts

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from msgspec import structs
+
 from inference.events import Usage
 
 logger = logging.getLogger(__name__)
@@ -39,19 +41,15 @@ class UsageWatch:
         completion_tokens: object,
         *,
         total_tokens: object = None,
-        cached_tokens: object = None,
-        cache_write_tokens: object = None,
-        reasoning_tokens: object = None,
         has_output: bool,
+        **details: object,
     ) -> Usage | None:
-        """The usage to believe after this report, or None when the report says nothing credible."""
-        usage = Usage.checked(
-            prompt_tokens,
-            completion_tokens,
-            cached_tokens=cached_tokens,
-            cache_write_tokens=cache_write_tokens,
-            reasoning_tokens=reasoning_tokens,
-        )
+        """
+        The usage to believe after this report, or None when the report says nothing credible.
+
+        `details` are the other fields of Usage, None for what was not reported.
+        """
+        usage = Usage.checked(prompt_tokens, completion_tokens, **details)
         if usage is None:
             self.warn("not plain counts")
             return None
@@ -61,9 +59,8 @@ class UsageWatch:
             return None
         if total_tokens is not None and total_tokens != usage.total_tokens:
             self.warn("the total is not the sum of its parts")
-        self._check_part(cached_tokens, usage.cached_tokens)
-        self._check_part(cache_write_tokens, usage.cache_write_tokens)
-        self._check_part(reasoning_tokens, usage.reasoning_tokens)
+        if any(value is not None and value != getattr(usage, name) for name, value in details.items()):
+            self.warn("a detail does not fit its whole")
         self.latest = self._never_less(usage)
         return self.latest
 
@@ -71,10 +68,6 @@ class UsageWatch:
         if problem not in self._alerted:
             self._alerted.add(problem)
             self._alert(problem)
-
-    def _check_part(self, reported: object, believed: int | None) -> None:
-        if reported is not None and reported != believed:
-            self.warn("a detail does not fit its whole")
 
     def _never_less(self, usage: Usage) -> Usage:
         before = self.latest
@@ -86,10 +79,8 @@ class UsageWatch:
         ):
             return usage
         self.warn("it shrank")
-        return Usage(
+        return structs.replace(
+            usage,
             prompt_tokens=max(usage.prompt_tokens, before.prompt_tokens),
             completion_tokens=max(usage.completion_tokens, before.completion_tokens),
-            cached_tokens=usage.cached_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
         )

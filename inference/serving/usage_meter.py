@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import structs
+
 from billing.models import ChargeBasis
 from billing.prices.price import Quantities
 from inference.backends.usage import Alert, UsageWatch
-from inference.events import Event, Finish, TextDelta, Usage
+from inference.events import MAX_SEARCHES_REPORTED, Event, Finish, TextDelta, Usage, WebSearch
 from inference.tokenizer import CountTokens
 
 # Counted in one go: a millisecond's worth, so that nobody else waits, and no text is kept for long.
@@ -25,9 +27,10 @@ class UsageMeter:
     """
     Follows the events of one request, and knows its usage at any moment.
 
-    Texts are counted piece by piece, as they came: most backends send a token at a time, and what was
-    generated in pieces is paid for in pieces. Without a vocabulary a piece is a token, which it is at the
-    least. Usage is unknown only where nothing was seen and the backend has reported nothing.
+    What the backend reported is believed, and what came after its report is counted on top of it. Texts are
+    counted piece by piece, as they came: most backends send a token at a time, and what was generated in
+    pieces is paid for in pieces. Usage is unknown only where nothing was seen and the backend has reported
+    nothing; what the prompt comes to is known even then.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class UsageMeter:
         images: int,
         likely_prompt: int,
         output_bound: int,
-        count_tokens: CountTokens | None,
+        count_tokens: CountTokens,
         alert: Alert,
     ) -> None:
         self._completions = completions
@@ -57,10 +60,15 @@ class UsageMeter:
         self._uncounted: list[str] = []
         self._counted = 0
         self._finished: set[int] = set()
+        # Whether any event has come, and whether any of the answer was generated.
+        self._has_begun = False
         self.has_output = False
+        # Searches that the backend showed, which not every one counts in its report.
+        self._searches = 0
 
     def count(self, event: Event) -> None:
         """Count an event's billable text. Usage events go to `report`."""
+        self._has_begun = True
         if type(event) is TextDelta:
             text = event.text  # as its property, which would be a call for nearly every event
         elif type(event) is Finish:
@@ -68,6 +76,8 @@ class UsageMeter:
             return
         else:
             text = event.billable_text
+            if type(event) is WebSearch and self._searches < MAX_SEARCHES_REPORTED:
+                self._searches += 1
         if text:
             self.has_output = True
             self._uncounted.append(text)
@@ -80,13 +90,14 @@ class UsageMeter:
 
     def report(self, usage: Usage) -> None:
         """Take the backend's own count, from the start of the answer; what cannot be true is not taken."""
+        if not self.has_output:
+            # The input alone, perhaps as counted by a backend that another one now answers for.
+            self._watch.latest = None
         believed = self._watch.report(
             usage.prompt_tokens,
             usage.completion_tokens,
-            cached_tokens=usage.cached_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
             has_output=self.has_output,
+            **usage.details,
         )
         if believed is not None:
             self._uncounted.clear()
@@ -105,23 +116,31 @@ class UsageMeter:
         return ChargeBasis.USAGE if is_reported else ChargeBasis.OBSERVED
 
     def usage(self) -> Usage | None:
-        """The usage so far, or None where it cannot be known."""
+        """The usage so far, or None where nothing was seen and nothing reported."""
         reported = self._watch.latest
-        if reported is None and self._count_tokens is None and not self.has_output:
+        if reported is None and not self._has_begun:
             return None
         self._count_pending()
-        completion_tokens = self._counted if reported is None else reported.completion_tokens + self._counted
-        if self.is_past_bound:
-            # What went past the bound and was cut is not the customer's to pay, who asked for no more.
-            completion_tokens = min(completion_tokens, self._output_bound)
         if reported is None:
-            return Usage(self._likely_prompt, completion_tokens)
-        return Usage(
-            reported.prompt_tokens,
-            completion_tokens,
-            cached_tokens=reported.cached_tokens,
-            cache_write_tokens=reported.cache_write_tokens,
-            reasoning_tokens=reported.reasoning_tokens,
+            return Usage(self._likely_prompt, self._within_bound(self._counted))
+        completion_tokens = self._within_bound(reported.completion_tokens + self._counted)
+        if completion_tokens >= reported.completion_tokens:
+            return structs.replace(reported, completion_tokens=completion_tokens)
+        return Usage.checked(reported.prompt_tokens, completion_tokens, **reported.details)
+
+    def prompt_estimate(self) -> Quantities:
+        """
+        What the prompt alone comes to, as the backend reported it, else as it was counted at admission.
+
+        For a request that is charged although nothing is known of its answer.
+        """
+        reported = self._watch.latest
+        if reported is None:
+            return Quantities(prompt=self._likely_prompt, images=self._images)
+        return self.quantities(
+            structs.replace(
+                reported, completion_tokens=0, reasoning_tokens=None, audio_output_tokens=None, web_searches=0
+            )
         )
 
     def prompt_estimate(self) -> Quantities:
@@ -134,18 +153,24 @@ class UsageMeter:
         return [index for index in range(self._completions) if index not in self._finished]
 
     def quantities(self, usage: Usage) -> Quantities:
-        """The usage, with the prompt's images, as prices are applied to it."""
+        """The usage as prices are applied to it, with the prompt's images and the searches that were seen."""
         return Quantities(
             prompt=usage.prompt_tokens,
             cached=usage.cached_tokens or 0,
+            cache_write=usage.cache_write_tokens or 0,
+            cache_write_1h=usage.cache_write_1h_tokens or 0,
+            audio_input=usage.audio_input_tokens or 0,
             completion=usage.completion_tokens,
+            reasoning=usage.reasoning_tokens or 0,
+            audio_output=usage.audio_output_tokens or 0,
             images=self._images,
+            web_searches=self._searches if usage.web_searches is None else usage.web_searches,
         )
 
+    def _within_bound(self, completion_tokens: int) -> int:
+        """So many, unless the answer was cut: what went past its bound is not the customer's to pay."""
+        return min(completion_tokens, self._output_bound) if self.is_past_bound else completion_tokens
+
     def _count_pending(self) -> None:
-        if self._count_tokens is None:
-            # A piece is a token at the least.
-            self._counted += len(self._uncounted)
-        else:
-            self._counted += sum(map(self._count_tokens, self._uncounted))
+        self._counted += sum(map(self._count_tokens, self._uncounted))
         self._uncounted.clear()

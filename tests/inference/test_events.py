@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway_site.api.errors import BackendFailed, BackendUnreachable, ProviderRejected, UnsupportedOption
 from inference.backends.base import require_options
 from inference.dialects.chat.parse import _DEFAULTS
-from inference.events import MAX_TOKENS_REPORTED, Usage
+from inference.events import (
+    COMPLETION_DETAILS,
+    DETAILS,
+    MAX_SEARCHES_REPORTED,
+    MAX_TOKENS_REPORTED,
+    PROMPT_DETAILS,
+    Usage,
+)
 from inference.prompt import Option, Prompt, Turn
 
 PROMPT = Prompt(model="m", turns=(Turn(role="user", content="Hi"),))
@@ -36,9 +45,29 @@ def test_an_explicit_zero_is_a_count() -> None:
 
 def test_a_detail_larger_than_its_whole_is_cut_and_nonsense_is_dropped() -> None:
     assert Usage.checked(5, 6, cached_tokens=9, cache_write_tokens=8, reasoning_tokens=7) == Usage(
-        5, 6, cached_tokens=5, cache_write_tokens=5, reasoning_tokens=6
+        5, 6, cached_tokens=5, cache_write_tokens=0, reasoning_tokens=6
     )
     assert Usage.checked(5, 6, cached_tokens=-1, reasoning_tokens="x") == Usage(5, 6)
+    assert Usage.checked(5, 6, web_searches=MAX_SEARCHES_REPORTED + 1) == Usage(5, 6)
+
+
+@given(st.tuples(*[st.none() | st.integers(-1, 20)] * (2 + len(DETAILS))))
+def test_details_are_together_never_more_than_their_whole(reported: tuple[Any, ...]) -> None:
+    usage = Usage.checked(*reported[:2], **dict(zip(DETAILS, reported[2:], strict=True)))
+
+    if usage is not None:
+        for whole, parts in (
+            (usage.prompt_tokens, PROMPT_DETAILS),
+            (usage.completion_tokens, COMPLETION_DETAILS),
+        ):
+            assert sum(getattr(usage, name) or 0 for name in parts) <= whole
+        assert Usage.checked(usage.prompt_tokens, usage.completion_tokens, **usage.details) == usage
+
+
+def test_clients_are_told_of_all_cache_writes_together() -> None:
+    assert Usage(5, 6).cache_writes is None
+    assert Usage(5, 6, cache_write_tokens=2).cache_writes == 2
+    assert Usage(5, 6, cache_write_tokens=2, cache_write_1h_tokens=3).cache_writes == 5
 
 
 def test_an_option_that_the_backend_lacks_is_refused_by_the_field_that_asked() -> None:

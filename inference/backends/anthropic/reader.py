@@ -80,6 +80,8 @@ class MessagesReader:
         self._credential = credential
         self._usage = UsageWatch(alert)
         self._usage_fields: dict[str, Any] = {}
+        # As reported with the output; the first report is of the input alone.
+        self._final_usage: Usage | None = None
         self._has_output = False
         self._is_finished = False
         # Block of the stream -> number of the call, and whether its arguments have begun.
@@ -98,9 +100,7 @@ class MessagesReader:
             case "content_block_stop":
                 return self._close_block(event.index)
             case "message_start":
-                # Not reported yet: its count of output is of the first token, and an answer that is cut
-                # off would be charged by it.
-                self._merge_usage(event.message.usage if event.message else None)
+                return self._read_first_usage(event.message.usage if event.message else None)
             case "message_delta":
                 reason = event.delta.stop_reason if event.delta else None
                 return self._finish(reason) + self._read_usage(event.usage)
@@ -127,7 +127,7 @@ class MessagesReader:
         # A server that says `message_stop` has said all it will; one that just stops was cut off.
         if not (self.is_done and self._has_output):
             raise BackendFailed
-        return self._finish("end_turn") + ([self._usage.latest] if self._usage.latest else [])
+        return self._finish("end_turn") + ([self._final_usage] if self._final_usage else [])
 
     def _read_delta(self, block: int, delta: _Delta | None) -> list[Event]:
         if delta is None or self._is_finished:
@@ -171,19 +171,52 @@ class MessagesReader:
         self._is_finished = True
         return [Finish(0, _REASONS.get(reason, "stop"))]
 
+    def _read_first_usage(self, usage: Any) -> list[Event]:
+        """
+        Report the input at once, so that it is known of an answer that is cut off as well.
+
+        The first count of output is of a token or two, on top of which what follows would be counted: it is
+        left out.
+        """
+        self._merge_usage(usage)
+        self._usage_fields.pop("output_tokens", None)
+        # Some servers count nothing until the end, and say so with a zero or with nothing.
+        if self._is_finished or not self._input_tokens():
+            return []
+        believed = self._report(output_tokens=0)
+        return [] if believed is None else [believed]
+
     def _read_usage(self, usage: Any) -> list[Event]:
         if usage is None:
             return []
         self._merge_usage(usage)
-        believed = self._report()
-        return [] if believed is None else [believed]
+        believed = self._report(self._usage_fields.get("output_tokens"))
+        if believed is None:
+            return []
+        self._final_usage = believed
+        return [believed]
 
     def _merge_usage(self, usage: Any) -> None:
         """Keep what was reported: input first, output later; a later figure replaces an earlier one."""
         if isinstance(usage, dict):
             self._usage_fields |= {name: figure for name, figure in usage.items() if figure is not None}
 
-    def _report(self) -> Usage | None:
+    def _report(self, output_tokens: object) -> Usage | None:
+        fields = self._usage_fields
+        writes, writes_1h = self._cache_writes()
+        searches = fields.get("server_tool_use")
+        return self._usage.report(
+            self._input_tokens(),
+            output_tokens,
+            has_output=self._has_output,
+            cached_tokens=fields.get("cache_read_input_tokens"),
+            cache_write_tokens=writes,
+            cache_write_1h_tokens=writes_1h,
+            web_searches=searches.get("web_search_requests") if isinstance(searches, dict) else None,
+        )
+
+    def _input_tokens(self) -> int | None:
+        """All of the input, or None while it is not known in plain counts."""
         fields = self._usage_fields
         # What was read from the cache, and what was written to it, is counted beside the rest.
         inputs = [
@@ -191,11 +224,19 @@ class MessagesReader:
             fields.get("cache_read_input_tokens", 0),
             fields.get("cache_creation_input_tokens", 0),
         ]
-        is_plain = all(type(figure) is int and figure >= 0 for figure in inputs)
-        return self._usage.report(
-            sum(inputs) if is_plain else None,
-            fields.get("output_tokens"),
-            cached_tokens=fields.get("cache_read_input_tokens"),
-            cache_write_tokens=fields.get("cache_creation_input_tokens"),
-            has_output=self._has_output,
-        )
+        return sum(inputs) if all(map(_is_count, inputs)) else None
+
+    def _cache_writes(self) -> tuple[object, int | None]:
+        """Tokens written to the cache for five minutes, and for an hour if that is told apart."""
+        written = self._usage_fields.get("cache_creation_input_tokens")
+        by_lifetime = self._usage_fields.get("cache_creation")
+        hour = by_lifetime.get("ephemeral_1h_input_tokens") if isinstance(by_lifetime, dict) else None
+        if not _is_count(hour) or not _is_count(written):
+            return written, None
+        if hour > written:
+            self._usage.warn("a detail does not fit its whole")
+        return max(0, written - hour), min(hour, written)
+
+
+def _is_count(figure: Any) -> bool:
+    return type(figure) is int and figure >= 0

@@ -285,15 +285,22 @@ class ChatReader:
             usage.get("prompt_tokens"),
             usage.get("completion_tokens"),
             total_tokens=usage.get("total_tokens"),
-            cached_tokens=prompt_details.get("cached_tokens"),
-            cache_write_tokens=prompt_details.get("cache_write_tokens"),
-            reasoning_tokens=completion_details.get("reasoning_tokens"),
             has_output=bool(self._with_output),
+            cached_tokens=prompt_details.get("cached_tokens"),
+            cache_write_tokens=_first(prompt_details, "cache_write_tokens", "cache_creation_tokens"),
+            audio_input_tokens=prompt_details.get("audio_tokens"),
+            reasoning_tokens=completion_details.get("reasoning_tokens"),
+            audio_output_tokens=completion_details.get("audio_tokens"),
         )
 
 
 def _details(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _first(details: dict[str, Any], *names: str) -> Any:
+    """The first of these figures that is there: servers have different names for one."""
+    return next((details[name] for name in names if details.get(name) is not None), None)
 
 
 def _arguments(value: Any) -> str:

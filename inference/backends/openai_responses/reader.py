@@ -319,13 +319,18 @@ class ResponsesReader:
         if not isinstance(usage, dict):
             self._usage.warn("not an object")
             return None
+        of_input = _object(usage.get("input_tokens_details"))
+        of_output = _object(usage.get("output_tokens_details"))
         return self._usage.report(
             usage.get("input_tokens"),
             usage.get("output_tokens"),
             total_tokens=usage.get("total_tokens"),
-            cached_tokens=_object(usage.get("input_tokens_details")).get("cached_tokens"),
-            reasoning_tokens=_object(usage.get("output_tokens_details")).get("reasoning_tokens"),
             has_output=self._has_events,
+            cached_tokens=of_input.get("cached_tokens"),
+            cache_write_tokens=of_input.get("cache_write_tokens"),
+            audio_input_tokens=of_input.get("audio_tokens"),
+            reasoning_tokens=of_output.get("reasoning_tokens"),
+            audio_output_tokens=of_output.get("audio_tokens"),
         )
 
     def _failure(self, error: Any, *, has_generated: bool = False) -> Exception:

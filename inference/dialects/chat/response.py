@@ -80,7 +80,7 @@ class ChatUsage(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     @classmethod
     def of(cls, usage: Usage) -> ChatUsage:
-        prompt = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
+        prompt = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_writes}
         completion = {"reasoning_tokens": usage.reasoning_tokens}
         return cls(
             prompt_tokens=usage.prompt_tokens,

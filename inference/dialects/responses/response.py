@@ -42,7 +42,7 @@ class ResponseUsage(Struct, forbid_unknown_fields=True):
         # The SDK wants every detail, so what was not reported is 0 here; the sums are as reported.
         return cls(
             input_tokens=usage.prompt_tokens,
-            input_tokens_details=InputTokensDetails(usage.cached_tokens or 0, usage.cache_write_tokens or 0),
+            input_tokens_details=InputTokensDetails(usage.cached_tokens or 0, usage.cache_writes or 0),
             output_tokens=usage.completion_tokens,
             output_tokens_details=OutputTokensDetails(usage.reasoning_tokens or 0),
             total_tokens=usage.total_tokens,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gateway_site.api.errors import BackendBusy, BackendFailed, ProviderRejected
 from gateway_site.http_client.client import Client
@@ -46,6 +47,8 @@ START = {
     },
 }
 STOP = {"type": "message_stop"}
+# What is known of the request before its answer.
+FIRST = Usage(42, 0, cached_tokens=30, cache_write_tokens=2)
 
 
 def block(index: Any, content: Any) -> Any:
@@ -85,6 +88,7 @@ def test_it_works() -> None:
         ended("tool_use"),
         STOP,
     ) == [
+        FIRST,
         ReasoningDelta(0, "hm"),
         TextDelta(0, "Hello"),
         ToolCallStart(0, 0, "toolu_1", "f"),
@@ -124,7 +128,7 @@ def test_what_is_new_is_ignored() -> None:
         STOP,
     )
 
-    assert events[0] == TextDelta(0, "x")
+    assert events[:2] == [FIRST, TextDelta(0, "x")]
 
 
 def test_cut_off_before_its_reason_is_a_failure() -> None:
@@ -136,9 +140,56 @@ def test_cut_off_before_its_reason_is_a_failure() -> None:
 
 def test_the_count_at_the_start_never_stands_for_the_whole() -> None:
     assert read(START, delta(0, text="x"), {**ended(), "usage": None}, STOP) == [
+        FIRST,
         TextDelta(0, "x"),
         Finish(0, "stop"),
     ]
+    assert read(START, delta(0, text="x"), STOP) == [FIRST, TextDelta(0, "x"), Finish(0, "stop")]
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 0, "output_tokens": 0}, {"input_tokens": "9"}])
+def test_a_server_that_counts_at_the_end_is_not_believed_before(usage: Any) -> None:
+    start = {"type": "message_start", "message": {"id": "msg_1", "usage": usage}}
+
+    assert read(start, delta(0, text="x"), ended(input_tokens=7, output_tokens=2), STOP) == [
+        TextDelta(0, "x"),
+        Finish(0, "stop"),
+        Usage(7, 2),
+    ]
+
+
+def test_cache_writes_and_searches_are_told_apart() -> None:
+    figures = {
+        "input_tokens": 300_000,
+        "cache_read_input_tokens": 0,
+        "cache_creation_input_tokens": 9_000,
+        "cache_creation": {"ephemeral_5m_input_tokens": 8_000, "ephemeral_1h_input_tokens": 1_000},
+        "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1},
+    }
+    start = {"type": "message_start", "message": {"id": "msg_1", "usage": {**figures, "output_tokens": 1}}}
+    counted = Usage(
+        309_000,
+        0,
+        cached_tokens=0,
+        cache_write_tokens=8_000,
+        cache_write_1h_tokens=1_000,
+        web_searches=2,
+    )
+
+    events = read(start, delta(0, text="x"), ended(), STOP)
+
+    assert events[0] == counted
+    assert events[-1] == structs.replace(counted, completion_tokens=9)
+
+
+def test_more_cache_writes_for_an_hour_than_in_all_are_cut_and_told() -> None:
+    alerts: list[str] = []
+    figures = {"cache_creation": {"ephemeral_1h_input_tokens": 5}, "output_tokens": 9}
+
+    events = read(START, delta(0, text="x"), ended(**figures), STOP, alerts=alerts)
+
+    assert events[-1] == Usage(42, 9, cached_tokens=30, cache_write_tokens=0, cache_write_1h_tokens=2)
+    assert alerts == ["a detail does not fit its whole"]
 
 
 @pytest.mark.parametrize("figure", [-1, 1.5, "9", True, 2**70])
@@ -149,7 +200,7 @@ def test_a_figure_that_is_no_count_is_told_and_not_used(name: Any, figure: Any) 
 
     events = read(START, delta(0, text="x"), ended(**figures), STOP, alerts=alerts)
 
-    assert events == [TextDelta(0, "x"), Finish(0, "stop")]
+    assert events == [FIRST, TextDelta(0, "x"), Finish(0, "stop")]
     assert alerts == ["not plain counts"]
 
 

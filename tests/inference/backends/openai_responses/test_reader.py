@@ -133,11 +133,22 @@ def test_the_golden_streams_however_they_are_cut(name: str, size: int) -> None:
 
 
 def test_the_details_of_usage() -> None:
-    details = {"input_tokens_details": {"cached_tokens": 1}, "output_tokens_details": {"reasoning_tokens": 2}}
+    details = {
+        "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 1, "audio_tokens": 1},
+        "output_tokens_details": {"reasoning_tokens": 1, "audio_tokens": 1},
+    }
 
     events = read(delta("x"), completed(usage={**USAGE, **details}))
 
-    assert events[-1] == Usage(3, 2, cached_tokens=1, reasoning_tokens=2)
+    assert events[-1] == Usage(
+        3,
+        2,
+        cached_tokens=1,
+        cache_write_tokens=1,
+        reasoning_tokens=1,
+        audio_input_tokens=1,
+        audio_output_tokens=1,
+    )
 
 
 @pytest.mark.parametrize("usage", [{"input_tokens": -1, "output_tokens": True}, "many", {}, None])
