@@ -1,8 +1,9 @@
 """
 Counts the tokens of texts: before a request for its hold, after one where its backend reported no usage.
 
-Vocabularies come with splintr; nothing is downloaded. A model that names none is counted by its UTF-8 bytes,
-a true upper bound, because no token is shorter than one.
+Vocabularies come with splintr; nothing is downloaded. Every model has one, its own or the nearest: see
+`inference.catalog.vocabularies`. By the nearest one a prompt may be twice as long as it was counted, but
+never longer than its UTF-8 bytes, because no token is shorter than one.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from functools import lru_cache
 import splintr
 from msgspec import Struct
 
+from billing.prices.card import PriceCard
 from gateway_site.api.bodies.checkpoints import checkpoint
-from inference.dialects.texts import prompt_texts
+from inference.dialects.texts import files_of, prompt_texts, without_file_data
 from inference.prompt import Prompt
 from inference.serving.body_pool import SMALL, BodyWork
 
@@ -45,18 +47,17 @@ SLICE_CHARACTERS = 8_192
 # What one call of the tokenizer takes, in characters that it could count meanwhile.
 CALL_CHARACTERS = 32
 
+# How far a vocabulary that is not the model's own may be off.
+MOST_TIMES_NEAREST = 2
 # What a chat template writes around the client's words, generously: a role and its marks, quotes and
-# braces around each text of a tool, a default system message, the instructions for tools, an image.
+# braces around each text of a tool, a default system message, the instructions for tools.
 AROUND_A_TEXT = 4
 AROUND_A_TURN = 8
 AROUND_A_PROMPT = 128
 AROUND_TOOLS = 256
-IN_AN_IMAGE = 1_700
 # What is charged must not add what was not there: this is what the OpenAI cookbook counts.
 LIKELY_AROUND_A_TURN = 4
 LIKELY_AROUND_A_PROMPT = 3
-# Where there is no vocabulary to count by: what the usual ones come to for English.
-LIKELY_BYTES_IN_A_TOKEN = 4
 
 
 class PromptSize(Struct, frozen=True):
@@ -64,8 +65,8 @@ class PromptSize(Struct, frozen=True):
 
     upper: int
     likely: int
-    # Counts the answer too. None where the model names no vocabulary.
-    count_tokens: CountTokens | None = None
+    # Counts the answer too.
+    count_tokens: CountTokens
 
 
 _loading = threading.Lock()
@@ -82,9 +83,7 @@ def _encoder(vocabulary: str) -> Callable[[str], list[int]]:
 
 
 def counter(vocabulary: str) -> CountTokens:
-    """A counter by this vocabulary, or of bytes for `""`. The first call for one takes half a second."""
-    if not vocabulary:
-        return _count_bytes
+    """A counter by this vocabulary. The first call for one takes half a second."""
     if vocabulary not in VOCABULARIES:
         raise ValueError(f"There is no vocabulary {vocabulary!r}.")
     # One at a time: the first requests of a process all come here at once, and each would load its own.
@@ -102,36 +101,67 @@ async def counter_ready(vocabulary: str) -> CountTokens:
 
 
 # Filled on the event loop, after the thread is done: what is here costs no waiting.
-_ready: dict[str, CountTokens] = {"": lambda text: _count_bytes(text)}
+_ready: dict[str, CountTokens] = {}
 
 
-async def size_of(prompt: Prompt, vocabulary: str, work: BodyWork = SMALL) -> PromptSize:
-    """Count the prompt as input. A large one is walked and counted in the pool of `work`."""
+async def size_of(
+    prompt: Prompt, vocabulary: str, *, is_exact: bool, card: PriceCard, work: BodyWork = SMALL
+) -> PromptSize:
+    """
+    Count the prompt as input. A large one is walked and counted in the pool of `work`.
+
+    Images and files are held at what the card says that the model counts for one at most. Nobody knows what
+    they are likely to come to, so that has none of it.
+    """
     count = await counter_ready(vocabulary)
     if work.is_large:
-        texts, counted = await work.run_in_thread(_count_prompt, count, prompt)
+        counted = await work.run_in_thread(_count_prompt, count, prompt)
     else:
-        gathered = list(prompt_texts(prompt))
-        texts = len(gathered)
-        if sum(map(len, gathered)) <= CHARACTERS_COUNTED_AT_ONCE:
-            counted = sum(map(count, gathered))
+        files, texts = _files_and_texts(prompt)
+        if sum(map(len, texts)) <= CHARACTERS_COUNTED_AT_ONCE:
+            tokens, utf8 = sum(map(count, texts)), sum(map(_bytes_of, texts))
+            counted = _Counted(files=files, texts=len(texts), tokens=tokens, bytes=utf8)
         else:
-            counted = await work.run_in_thread(count_pieces, count, _slices_of(gathered))
+            counted = await work.run_in_thread(_count_texts, count, files, texts)
     turns = len(prompt.turns)
-    upper = counted + AROUND_A_TEXT * texts + AROUND_A_TURN * turns + AROUND_A_PROMPT
+    most = counted.tokens if is_exact else min(counted.bytes, counted.tokens * MOST_TIMES_NEAREST)
+    upper = most + AROUND_A_TEXT * counted.texts + AROUND_A_TURN * turns + AROUND_A_PROMPT
     if prompt.tools or prompt.functions or prompt.answer_format is not None:
         upper += AROUND_TOOLS
-    likely = counted if vocabulary else counted // LIKELY_BYTES_IN_A_TOKEN
     return PromptSize(
-        upper=upper + IN_AN_IMAGE * prompt.images,
-        likely=likely + LIKELY_AROUND_A_TURN * turns + LIKELY_AROUND_A_PROMPT,
-        count_tokens=count if vocabulary else None,
+        upper=upper + card.image_tokens * prompt.images + card.file_tokens * counted.files,
+        likely=counted.tokens + LIKELY_AROUND_A_TURN * turns + LIKELY_AROUND_A_PROMPT,
+        count_tokens=count,
     )
 
 
-def _count_prompt(count: CountTokens, prompt: Prompt) -> tuple[int, int]:
-    texts = list(prompt_texts(prompt))
-    return len(texts), count_pieces(count, _slices_of(texts))
+class _Counted(Struct, frozen=True, kw_only=True):
+    """What a prompt holds that is counted."""
+
+    files: int
+    # How many, and what they come to.
+    texts: int
+    tokens: int
+    bytes: int
+
+
+def _count_prompt(count: CountTokens, prompt: Prompt) -> _Counted:
+    return _count_texts(count, *_files_and_texts(prompt))
+
+
+def _count_texts(count: CountTokens, files: int, texts: list[str]) -> _Counted:
+    return _Counted(
+        files=files,
+        texts=len(texts),
+        tokens=count_pieces(count, _slices_of(texts)),
+        bytes=count_pieces(_bytes_of, _slices_of(texts)),
+    )
+
+
+def _files_and_texts(prompt: Prompt) -> tuple[int, list[str]]:
+    """The number of files, and the texts beside their data."""
+    files = len(files_of(prompt))
+    return files, list(prompt_texts(without_file_data(prompt) if files else prompt))
 
 
 def count_pieces(count: CountTokens, pieces: Iterable[str]) -> int:
@@ -154,5 +184,5 @@ def _slices_of(texts: Iterable[str]) -> Iterator[str]:
             yield text[start : start + SLICE_CHARACTERS]
 
 
-def _count_bytes(text: str) -> int:
+def _bytes_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())

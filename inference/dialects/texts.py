@@ -1,17 +1,20 @@
-"""Every text of a prompt that a model will read, for the policies that judge it."""
+"""Every text of a prompt that a model will read, for the policies that judge it and for whoever counts it."""
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gateway_site.api.bodies.checkpoints import checkpoint
-from inference.prompt import ImagePart, Prompt
+from inference.prompt import ImagePart, OtherPart, Prompt, Turn
 
 # Whose strings are words of this program, not of the client.
 _OUR_WORDS = {"role"}
+# Shorter data is counted as a text: it is a few tokens, and may be one.
+_MIN_DATA_LENGTH = 256
 
 
 def prompt_texts(prompt: Prompt) -> Iterator[str]:
@@ -29,6 +32,60 @@ def prompt_texts(prompt: Prompt) -> Iterator[str]:
     _gather(prompt.web_search_options, texts)
     _gather(prompt.sampling.stop, texts)
     yield from texts
+
+
+def files_of(prompt: Prompt) -> list[OtherPart]:
+    """The files and clips of the prompt, of audio or video: what is neither text nor image."""
+    return [
+        part
+        for turn in prompt.turns
+        if isinstance(turn.content, tuple)
+        for part in turn.content
+        if isinstance(part, OtherPart) and part.type != "refusal"
+    ]
+
+
+def without_file_data(prompt: Prompt) -> Prompt:
+    """
+    The prompt without the base64 data of its files and clips, which no model reads as text.
+
+    For counting alone. What a policy judges is the prompt itself.
+    """
+    return structs.replace(prompt, turns=tuple(map(_turn_without_data, prompt.turns)))
+
+
+def _turn_without_data(turn: Turn) -> Turn:
+    if not isinstance(turn.content, tuple):
+        return turn
+    parts = (
+        structs.replace(part, fields=_without_data(part.fields)) if isinstance(part, OtherPart) else part
+        for part in turn.content
+    )
+    return structs.replace(turn, content=tuple(parts))
+
+
+def _without_data(node: Any) -> Any:
+    if isinstance(node, str):
+        return None if _is_data(node) else node
+    if isinstance(node, Mapping):
+        return {name: _without_data(child) for name, child in node.items()}
+    if isinstance(node, list):
+        return [_without_data(child) for child in node]
+    return node
+
+
+def _is_data(text: str) -> bool:
+    """Whether this is base64, with or without the head of a `data:` address. Anything else is text."""
+    if len(text) < _MIN_DATA_LENGTH or not text.isascii():
+        return False
+    head, _, data = text.partition(",") if text[:5].lower() == "data:" else (";base64", "", text)
+    if not head.lower().endswith(";base64"):
+        return False
+    try:
+        binascii.a2b_base64(data.replace("\r", "").replace("\n", ""), strict_mode=True)
+    except binascii.Error:
+        return False
+    return True
 
 
 def _gather(node: Any, texts: list[str]) -> None:

@@ -55,9 +55,11 @@ async def admit(
     model = await served_models.served_model(prompt.model, key)
     hints, session_affinity = affinity.isolate_hints(key, prompt.cache, session)
     targets = _capable(prompt, model, load_balancer.targets_in_order(model, session_affinity))
-    size = await tokenizer.size_of(prompt, model.tokenizer, work)
-    prompt = structs.replace(prompt, output_bound=_output_bound(prompt, model, size), cache=hints)
     card = model.version.card
+    size = await tokenizer.size_of(
+        prompt, model.tokenizer, is_exact=model.is_tokenizer_exact, card=card, work=work
+    )
+    prompt = structs.replace(prompt, output_bound=_output_bound(prompt, model, size), cache=hints)
     bounds = Quantities(
         prompt=size.upper,
         completion=prompt.output_bound * prompt.completions,
@@ -99,8 +101,8 @@ def _capable(prompt: Prompt, model: ServedModel, targets: Sequence[Target]) -> S
 
 def _output_bound(prompt: Prompt, model: ServedModel, size: PromptSize) -> int:
     bound = min(prompt.output_bound, model.max_output_length)
-    if not model.tokenizer:
-        # Bytes say how many tokens there are at most, not that there are too many: the backend will.
+    if not model.is_tokenizer_exact:
+        # Another vocabulary's count does not say that there are too many: the backend will.
         return bound
     room = model.context_length - size.likely
     if room < 1:

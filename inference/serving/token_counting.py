@@ -1,6 +1,6 @@
 """
 How many tokens an input comes to: asked of the backend where one can count, else counted with the model's
-vocabulary, else estimated with a usual one.
+vocabulary, which is its own or the nearest one.
 
 Nothing is generated, held or charged.
 """
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 # A count that takes longer is not worth it: ours comes at once.
 BACKEND_SECONDS = 10
-# For models that name no vocabulary. What others make of a text is within a fifth of it, as a rule.
-USUAL_VOCABULARY = "o200k_base"
+# What a model makes of an image, as a rule. A hold assumes the most that the model's price card says.
+IN_AN_IMAGE = 1_700
 # A scanned page is about as much as an image, and its text comes on top.
 IN_A_PAGE = 2_000
 
@@ -47,13 +47,13 @@ async def count(call: ParsedCountRequest, key: ProjectKey, work: BodyWork = SMAL
         counted = await _count_upstream(target, call, work)
         if counted is not None:
             return counted
-    counter = await tokenizer.counter_ready(model.tokenizer or USUAL_VOCABULARY)
+    counter = await tokenizer.counter_ready(model.tokenizer)
     counted = await work.run_in_thread(count_texts, counter, call.texts)
     return (
         counted
         + tokenizer.LIKELY_AROUND_A_TURN * call.turns
         + tokenizer.LIKELY_AROUND_A_PROMPT
-        + tokenizer.IN_AN_IMAGE * call.images
+        + IN_AN_IMAGE * call.images
         + IN_A_PAGE * call.pages
     )
 

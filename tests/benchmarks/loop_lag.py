@@ -70,12 +70,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 async def measure(rounds: int, vocabularies: list[str]) -> float:
     """Print a line for each text, and return the longest that counting took the loop."""
+    from billing.prices.card import PriceCard
     from inference import tokenizer
     from inference.dialects.base import RequestContext
     from inference.dialects.chat.dialect import CHAT
     from inference.serving.body_pool import BodyWork
 
-    worst, lag = 0.0, Lag()
+    worst, lag, card = 0.0, Lag(), PriceCard.flat(prompt=1, completion=1)
     watching = asyncio.create_task(lag.watch())
     for vocabulary in vocabularies:
         await tokenizer.counter_ready(vocabulary)
@@ -87,7 +88,8 @@ async def measure(rounds: int, vocabularies: list[str]) -> float:
                 context = RequestContext(request_id=uuid.uuid4(), organization_id=uuid.uuid4())
                 work = BodyWork.on(raw, context.organization_id)
                 read = partial(work.run, CHAT.parse, raw, context)
-                count = partial(tokenizer.size_of, (await read()).prompt, vocabulary, work)
+                prompt = (await read()).prompt
+                count = partial(tokenizer.size_of, prompt, vocabulary, is_exact=True, card=card, work=work)
                 reading = [await lag.of(read) for _ in range(rounds)]
                 counting = [await lag.of(count) for _ in range(rounds)]
                 worst = max(worst, min(counting))
