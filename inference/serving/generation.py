@@ -220,7 +220,7 @@ class Generation:
         self.trace.settle(outcome, usage)
         if outcome.operator_loss_nanousd:
             logger.warning(
-                "request %s cost %d nano-USD more than was held for it",
+                "request %s cost %d nano-USD more than could be charged, which is the operator's loss",
                 self._admission.hold.id,
                 outcome.operator_loss_nanousd,
             )

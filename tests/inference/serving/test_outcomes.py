@@ -6,6 +6,7 @@ backend is let go, and what becomes of the money. The backend is a real server t
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from billing import services
 from billing.models import ReservationState
+from billing.money import parse_usd
 from billing.prices.bill import charge
 from billing.prices.price import Quantities
 from gateway_site.http_client.client import Timeouts
 from inference.backends import registry
-from inference.tokenizer import LIKELY_AROUND_A_PROMPT, LIKELY_AROUND_A_TURN, LIKELY_BYTES_IN_A_TOKEN
+from tests.factories import SOMEONE
 from tests.harness.client import Answer
 from tests.harness.error_checks import assert_error
 from tests.inference.backends.upstreams.faulty.server import (
@@ -203,7 +206,7 @@ def test_a_busy_backend_says_when_to_come_back(
 
 
 @BOTH
-def test_more_than_was_held_for_is_the_operators_loss(
+def test_more_than_was_held_for_is_charged_as_far_as_credit_goes(
     customer: ApiCustomer, upstream: FaultyUpstream, stream: bool
 ) -> None:
     customer.serve("usage_over_bound", upstream.url)
@@ -211,25 +214,26 @@ def test_more_than_was_held_for_is_the_operators_loss(
     assert customer.ask("usage_over_bound", stream=stream).status == 200
 
     row = customer.reservation()
-    owed = charge(PRICE, reported(1_000_000))
     assert (row.state, row.basis) == (State.SETTLED, "usage")
-    assert row.charged_nanousd == row.reserved_nanousd
-    assert row.operator_loss_nanousd == owed - row.reserved_nanousd
+    assert row.charged_nanousd == row.reserved_nanousd == charge(PRICE, reported(1_000_000))
+    assert not row.operator_loss_nanousd
 
 
 @BOTH
-@pytest.mark.parametrize("model", ["no_usage", "reset_midstream"])
-def test_without_a_vocabulary_what_was_not_reported_is_counted_in_pieces(
-    customer: ApiCustomer, upstream: FaultyUpstream, stream: bool, model: str
+def test_what_credit_does_not_cover_is_the_operators_loss(
+    poor: ApiCustomer, upstream: FaultyUpstream, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    customer.serve(model, upstream.url, tokenizer="")
+    credit = parse_usd("0.001")
+    services.grant_credit(organization=poor.project.organization, amount_nanousd=credit, actor=SOMEONE)
+    poor.serve("usage_over_bound", upstream.url)
 
-    customer.ask(model, stream=stream)
+    with caplog.at_level(logging.WARNING, "inference.serving.generation"):
+        assert poor.ask("usage_over_bound", stream=stream, max_tokens=5).status == 200
 
-    row = customer.reservation()
-    prompt = len(HELLO) // LIKELY_BYTES_IN_A_TOKEN + LIKELY_AROUND_A_TURN + LIKELY_AROUND_A_PROMPT
-    assert (row.state, row.basis) == (State.SETTLED, "observed")
-    assert row.charged_nanousd == charge(PRICE, Quantities(prompt=prompt, completion=5))
+    row = poor.reservation()
+    assert row.charged_nanousd == credit
+    assert row.operator_loss_nanousd == charge(PRICE, reported(1_000_000)) - credit
+    assert f"{row.pk} cost {row.operator_loss_nanousd} nano-USD more" in caplog.text
 
 
 @BOTH

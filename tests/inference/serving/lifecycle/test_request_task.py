@@ -279,7 +279,7 @@ def test_heartbeats_tell_the_ledger_what_was_generated(customer: ApiCustomer, se
     ((observed, alive),) = beats
     assert alive
     assert observed.completion == 3
-    assert customer.reservation().observed == observed
+    assert customer.reservation().used_quantities == observed
 
 
 @BOTH
