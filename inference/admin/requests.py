@@ -219,7 +219,9 @@ def _hold_facts(money: ExplainedCharge) -> list[tuple[str, str]]:
     if hold.at_admission:
         facts = [("Held at admission, exact", f"${hold.at_admission}"), ("For at most", hold.bounds)]
         if hold.change:
-            facts.append(("Held at the end" if row.resolved_at else "Held now, exact", f"${hold.amount}"))
+            facts.append(
+                ("Held at the end, exact" if row.resolved_at else "Held now, exact", f"${hold.amount}")
+            )
     facts += [
         ("State", row.get_state_display()),
         ("Charged by", row.get_basis_display() or NONE),
@@ -229,7 +231,7 @@ def _hold_facts(money: ExplainedCharge) -> list[tuple[str, str]]:
     if money.unknown is not None:
         facts += [
             ("Unknown since", timestamp(money.unknown.since)),
-            ("Released by itself", timestamp(money.unknown.resolves_at)),
+            ("Resolves by itself", timestamp(money.unknown.resolves_at)),
         ]
     elif row.state == Reservation.State.HELD:
         facts += [("Lease until", timestamp(row.lease_expires_at)), ("Deadline", timestamp(row.deadline_at))]
@@ -242,12 +244,12 @@ def _price_facts(money: ExplainedCharge) -> list[tuple[str, str]]:
     version = money.version
     if version is None:
         return []
-    return [
+    facts: list[tuple[str, str]] = [
         ("Price version", format_html('<code title="{}">{}</code>', version.pk, version.pk.hex[:8])),
         ("Valid from", timestamp(version.valid_from)),
         ("Source", version.source),
-        ("Tier", money.tier or NONE),
     ]
+    return [*facts, ("Tier", money.tier)] if money.tier else facts
 
 
 def _link(request: HttpRequest, row: Any) -> str:

@@ -131,9 +131,8 @@ def check_cost(client: OpenAI, way: str) -> None:
 
     assert last.response.usage == raw.parse().usage
     for answer, cost in ((raw, raw.headers["x-cost-usd"]), (stream, last.response.model_extra["cost"])):
-        charged = Reservation.objects.get(pk=answer.request_id).charged_nanousd
-        assert charged
-        assert parse_usd(cost) == charged
+        assert parse_usd(cost) > 0
+        assert parse_usd(cost) == Reservation.objects.get(pk=answer.request_id).charged_nanousd
 
 
 def check_stream_helper(client: OpenAI, way: str) -> None:

@@ -25,7 +25,7 @@ PATHS = ("/v1/chat/completions", "/v1/responses")
 
 
 def ask_chat(customer: ApiCustomer, stream: bool, headers: dict[str, str]) -> Answer:
-    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    options: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
     return customer.ask("echo", headers=headers, **options)
 
 
