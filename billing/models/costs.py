@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from billing.models.reservations import Reservation
+from gateway_site.database.time_index import TimeIndex
 from organization.models import NAME_LENGTH, Organization, Project, ProjectKey
 
 LINE_ITEM_LENGTH = NAME_LENGTH + 50
@@ -47,6 +48,8 @@ class CostLine(Cost):
     revision = models.PositiveSmallIntegerField(default=0)
 
     class Meta:
+        # For reports that begin or end within a day; all else is read from sums.
+        indexes = [TimeIndex(name="cost_line_by_time", fields=["admitted_at"])]
         constraints = [
             # A second settlement of the same request could not be stored.
             models.UniqueConstraint(name="cost_line_once", fields=["reservation", "line_item", "revision"]),
