@@ -25,9 +25,13 @@ class CostResult(serializers.Serializer):
 
 class CostBucket(serializers.Serializer):
     object = Constant("bucket")
-    start_time = serializers.IntegerField(help_text="The start of a UTC day.")
-    end_time = serializers.IntegerField(help_text="The start of the next UTC day.")
-    results = CostResult(many=True, help_text="Empty where no cost of the day is final yet.")
+    start_time = serializers.IntegerField(
+        help_text="The start of a UTC day, or of the report if that is later."
+    )
+    end_time = serializers.IntegerField(
+        help_text="Exclusive: the end of that day, or of the report if that is earlier."
+    )
+    results = CostResult(many=True, help_text="Empty where no cost of this time is final yet.")
 
 
 class CostPage(serializers.Serializer):

@@ -21,12 +21,12 @@ PARAMETERS = [
         report_query.START,
         TIME,
         required=True,
-        description="Unix seconds; the report has that whole UTC day.",
+        description="Unix seconds, inclusive: the report has what was admitted from then on.",
     ),
     OpenApiParameter(
         report_query.END,
         TIME,
-        description="Unix seconds, exclusive; the report has the whole UTC day of the second before."
+        description="Unix seconds, exclusive: the report has what was admitted before."
         " The current time, if not given.",
     ),
     OpenApiParameter(report_query.WIDTH, {"type": "string", "enum": ["1d"], "default": "1d"}),
@@ -49,7 +49,7 @@ PARAMETERS = [
             "maximum": report_query.MAX_PAGE_SIZE,
             "default": report_query.DEFAULT_PAGE_SIZE,
         },
-        description="The number of buckets, which are days.",
+        description="The number of buckets. Each is a UTC day, or the part of one that is in the report.",
     ),
     OpenApiParameter(
         report_query.CURSOR,
@@ -75,7 +75,8 @@ class CostViewSet(OrganizationViewSet):
         """
         Settled costs by UTC day of admission, in order. Days without any have no results.
 
-        Usage that is not settled yet is in no result: an amount of `0` is final.
+        A report that begins or ends within a day has a bucket for that part of it, so adjacent reports add
+        up. Usage that is not settled yet is in no result: an amount of `0` is final.
         """
         query = report_query.parse(request.query_params, self.organization)
         return Response(cost_report.report_page(query))

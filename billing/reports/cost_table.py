@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from billing.reports.cost_report import EPOCH, ReportGroup, costs_by_day
-from billing.reports.query import DAY_SECONDS, CostQuery
+from billing.reports.query import CostQuery
+from billing.reports.read_plan import DAY_SECONDS
 from organization.models import Organization, Project, ProjectKey
 
 # Days in one statement of an export: few enough for a process to hold them, whatever was asked for.
@@ -57,7 +58,7 @@ def _costs(cost_range: CostRange, first_day: date, last_day: date) -> list[DayCo
         project_ids=frozenset(),
         api_key_ids=frozenset(),
         group_by=cost_range.group_by,
-        first_day=first,
+        start_time=first * DAY_SECONDS,
         end_time=end * DAY_SECONDS,
         limit=end - first,
         filters="",

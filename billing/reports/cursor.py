@@ -16,7 +16,7 @@ from gateway_site.api.errors import InvalidRequest
 MAX_LENGTH = 500
 PARAM = "page"
 # A cursor of another version is one that we did not write.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)

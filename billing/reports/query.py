@@ -14,6 +14,7 @@ from django.http import QueryDict
 
 from billing.reports import cursor
 from billing.reports.cursor import ReportCursor
+from billing.reports.read_plan import DAY_SECONDS
 from gateway_site.api.errors import InvalidRequest, NotFound
 from gateway_site.api.identifiers import uuid_or_none
 from gateway_site.api.pagination import integer
@@ -32,25 +33,29 @@ ONLY_WIDTH = "1d"
 DIMENSIONS = ("project_id", "api_key_id", "line_item")
 MAX_IDS = 100
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 7, 180
-DAY_SECONDS = 86_400
 # The last day but one that a date can be, so that the end of a day is always a date as well.
 MAX_TIME = 253_402_214_400
 
 
 @dataclass(frozen=True, slots=True)
 class CostQuery:
-    """One page of one report. Days are counted from 1970."""
+    """One page of one report. Times are Unix seconds, and days are counted from 1970."""
 
     organization_id: uuid.UUID
     project_ids: frozenset[uuid.UUID]
     api_key_ids: frozenset[uuid.UUID]
     # In the order of DIMENSIONS, however the caller named them.
     group_by: tuple[str, ...]
-    first_day: int
+    # The page's start, inclusive: within a day on the first page alone.
+    start_time: int
     # The report's end, exclusive; the page may end before it.
     end_time: int
     limit: int
     filters: str
+
+    @property
+    def first_day(self) -> int:
+        return self.start_time // DAY_SECONDS
 
     @property
     def end_day(self) -> int:
@@ -60,6 +65,15 @@ class CostQuery:
     @property
     def page_end_day(self) -> int:
         return min(self.first_day + self.limit, self.end_day)
+
+    @property
+    def page_end_time(self) -> int:
+        return min(self.page_end_day * DAY_SECONDS, self.end_time)
+
+    def bucket_bounds(self, day: int) -> tuple[int, int]:
+        """The start and end of a bucket: of the day, or of the part of it that is in the report."""
+        # Unspecified: cost-parameters. So that buckets of adjacent reports add up, and tell what they cover.
+        return max(day * DAY_SECONDS, self.start_time), min((day + 1) * DAY_SECONDS, self.end_time)
 
     def next_page(self) -> str | None:
         if self.page_end_day == self.end_day:
@@ -90,14 +104,21 @@ def parse(query: QueryDict, organization: Organization) -> CostQuery:
     if CURSOR in values:
         position = cursor.read(values[CURSOR], organization_id=organization.pk, filters=filters)
     else:
-        # The second that is running counts as well: at midnight, the new day is there at once.
+        # The second that is running counts as well: what was admitted a moment ago is in.
         end_time = int(time.time()) + 1 if given_end is None else given_end
         if start_time >= end_time:
             param = START if given_end is None else END
             raise InvalidRequest("The report must start before it ends.", param=param)
         position = ReportCursor(start_time // DAY_SECONDS, end_time)
     return CostQuery(
-        organization.pk, projects, keys, groups, position.day, position.end_time, limit=size, filters=filters
+        organization.pk,
+        projects,
+        keys,
+        groups,
+        start_time=max(start_time, position.day * DAY_SECONDS),
+        end_time=position.end_time,
+        limit=size,
+        filters=filters,
     )
 
 

@@ -149,11 +149,13 @@ QUESTIONS = [
     ),
     OpenQuestion(
         "cost-parameters",
-        "Query names of the cost report",
+        "Query names of the cost report, and its buckets where it begins or ends within a day",
         "Names of these query parameters: not shown.",
         "`start_time` (required), `end_time`, `bucket_width` (`1d`), `project_ids`, `api_key_ids`, "
-        "`group_by`, `limit` (default 7), `page`; lists repeated, with commas, or as `name[]`",
-        "pinned: the OpenAI SDK sends these, lists as `name[]`",
+        "`group_by`, `limit` (default 7), `page`; lists repeated, with commas, or as `name[]`. A bucket is a "
+        "UTC day, or the part of it between the bounds: `start_time` and `end_time` say which",
+        "names pinned: the OpenAI SDK sends these, lists as `name[]`; buckets open: the bounds are seconds and "
+        "the buckets daily, and only if buckets are cut off at the bounds do adjacent reports add up",
         "billing/reports/query.py",
     ),
     OpenQuestion(
