@@ -6,6 +6,7 @@ All amounts are whole nano-USD. Every rule that must hold is a constraint here, 
 
 from billing.models.accounts import Account, CapPeriod, CreditGrant, KeyMeter, SpendingCap
 from billing.models.audits import LedgerAudit
+from billing.models.corrections import Correction, CostAdjustment
 from billing.models.costs import CostLine, DailyCost, UnrolledCost
 from billing.models.prices import PriceVersion
 from billing.models.reservations import ChargeBasis, EndedBy, Reservation, ReservationState
@@ -14,6 +15,8 @@ __all__ = [
     "Account",
     "CapPeriod",
     "ChargeBasis",
+    "Correction",
+    "CostAdjustment",
     "CostLine",
     "CreditGrant",
     "DailyCost",
