@@ -37,6 +37,18 @@ class InvariantCheck:
     examples: list[str]
 
 
+# What each request holds and was charged, and each difference that a correction made: whose, and of when.
+AMOUNTS = """
+    SELECT organization_id, project_id, api_key_id, admitted_at,
+        CASE WHEN state IN ('held', 'unknown') THEN reserved_nanousd ELSE 0 END AS held,
+        CASE WHEN state = 'settled' THEN charged_nanousd ELSE 0 END AS settled
+    FROM billing_reservation
+    UNION ALL
+    SELECT r.organization_id, r.project_id, r.api_key_id, r.admitted_at,
+        0, j.charged_after_nanousd - j.charged_before_nanousd
+    FROM billing_costadjustment j JOIN billing_reservation r ON r.id = j.reservation_id
+"""
+
 INVARIANTS: list[Invariant] = [
     Invariant(
         "granted_equals_grants",
@@ -61,14 +73,13 @@ INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         "settled_equals_charges",
-        "An account's settled credit is the sum of what its requests were charged.",
-        """
-        SELECT a.organization_id, a.settled_nanousd, COALESCE(SUM(r.charged_nanousd), 0)
-        FROM billing_account a LEFT JOIN billing_reservation r
-            ON r.organization_id = a.organization_id AND r.state = 'settled'
+        "An account's settled credit is the sum of what its requests were charged, corrections included.",
+        f"""
+        SELECT a.organization_id, a.settled_nanousd, COALESCE(SUM(m.settled), 0)
+        FROM billing_account a LEFT JOIN ({AMOUNTS}) AS m ON m.organization_id = a.organization_id
         GROUP BY a.organization_id, a.settled_nanousd
-        HAVING a.settled_nanousd <> COALESCE(SUM(r.charged_nanousd), 0)
-        """,
+        HAVING a.settled_nanousd <> COALESCE(SUM(m.settled), 0)
+        """,  # noqa: S608 - made of statements of our own
     ),
     Invariant(
         "never_overdrawn",
@@ -85,22 +96,48 @@ INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         "lines_equal_charge",
-        "A settled request has cost lines that sum to its charge; no other request has any.",
+        "A settled request has cost lines that sum to its charge, corrections included; no other has any.",
         """
-        SELECT r.id, r.state, r.charged_nanousd, SUM(l.amount_nanousd)
-        FROM billing_reservation r LEFT JOIN billing_costline l ON l.reservation_id = r.id
-        GROUP BY r.id, r.state, r.charged_nanousd
-        HAVING (r.state = 'settled' AND (COUNT(l.id) = 0 OR r.charged_nanousd <> SUM(l.amount_nanousd)))
-            OR (r.state <> 'settled' AND COUNT(l.id) > 0)
+        SELECT r.id, r.state, r.charged_nanousd, j.difference, l.amount
+        FROM billing_reservation r
+        LEFT JOIN (SELECT reservation_id, SUM(amount_nanousd) AS amount
+            FROM billing_costline GROUP BY reservation_id) AS l ON l.reservation_id = r.id
+        LEFT JOIN (SELECT reservation_id, SUM(charged_after_nanousd - charged_before_nanousd) AS difference
+            FROM billing_costadjustment GROUP BY reservation_id) AS j ON j.reservation_id = r.id
+        WHERE (r.state = 'settled'
+                AND (l.amount IS NULL OR r.charged_nanousd + COALESCE(j.difference, 0) <> l.amount))
+            OR (r.state <> 'settled' AND (l.amount IS NOT NULL OR j.difference IS NOT NULL))
+        """,
+    ),
+    Invariant(
+        "adjustments_chain",
+        "An adjustment goes on from what was charged before it, and its own lines sum to its difference.",
+        """
+        SELECT j.reservation_id, j.revision FROM billing_costadjustment j
+        LEFT JOIN billing_reservation r ON r.id = j.reservation_id
+        LEFT JOIN billing_costadjustment p
+            ON p.reservation_id = j.reservation_id AND p.revision = j.revision - 1
+        LEFT JOIN (SELECT reservation_id, revision, SUM(amount_nanousd) AS amount FROM billing_costline
+            WHERE revision > 0 GROUP BY reservation_id, revision) AS l
+            ON l.reservation_id = j.reservation_id AND l.revision = j.revision
+        WHERE r.id IS NULL OR r.organization_id <> j.organization_id OR (j.revision > 1 AND p.id IS NULL)
+            OR j.charged_before_nanousd <> COALESCE(p.charged_after_nanousd, r.charged_nanousd)
+            OR j.from_version_id <> COALESCE(p.to_version_id, r.price_version_id)
+            OR j.charged_after_nanousd - j.charged_before_nanousd <> COALESCE(l.amount, 0)
+        UNION ALL
+        SELECT l.reservation_id, l.revision FROM billing_costline l LEFT JOIN billing_costadjustment j
+            ON j.reservation_id = l.reservation_id AND j.revision = l.revision
+        WHERE l.revision > 0 AND j.id IS NULL
         """,
     ),
     Invariant(
         "lines_belong_to_their_request",
-        "A cost line names its request's organization, project, key and day of admission.",
+        "A cost line names its request's organization, project, key and time of admission.",
         """
         SELECT l.id FROM billing_costline l LEFT JOIN billing_reservation r ON r.id = l.reservation_id
         WHERE r.id IS NULL OR l.organization_id <> r.organization_id OR l.project_id <> r.project_id
-            OR l.api_key_id <> r.api_key_id OR l.day <> DATE(r.admitted_at)
+            OR l.api_key_id <> r.api_key_id OR l.admitted_at <> r.admitted_at
+            OR l.day <> DATE(r.admitted_at)
         """,
     ),
     Invariant(
@@ -117,19 +154,16 @@ INVARIANTS: list[Invariant] = [
     Invariant(
         "caps_mirror_reservations",
         "A cap's period counts exactly the requests of its scope admitted in it, within its ceiling.",
-        """
+        f"""
         SELECT p.id FROM billing_capperiod p JOIN billing_spendingcap c ON c.id = p.cap_id
-        LEFT JOIN billing_reservation r ON r.organization_id = c.organization_id
-            AND (c.project_id IS NULL OR c.project_id = r.project_id)
-            AND (c.api_key_id IS NULL OR c.api_key_id = r.api_key_id)
-            AND r.admitted_at >= p.starts_at AND (p.ends_at IS NULL OR r.admitted_at < p.ends_at)
+        LEFT JOIN ({AMOUNTS}) AS m ON m.organization_id = c.organization_id
+            AND (c.project_id IS NULL OR c.project_id = m.project_id)
+            AND (c.api_key_id IS NULL OR c.api_key_id = m.api_key_id)
+            AND m.admitted_at >= p.starts_at AND (p.ends_at IS NULL OR m.admitted_at < p.ends_at)
         GROUP BY p.id, p.held_nanousd, p.settled_nanousd, p.ceiling_nanousd
-        HAVING p.held_nanousd <> COALESCE(SUM(
-                CASE WHEN r.state IN ('held', 'unknown') THEN r.reserved_nanousd ELSE 0 END), 0)
-            OR p.settled_nanousd <> COALESCE(SUM(
-                CASE WHEN r.state = 'settled' THEN r.charged_nanousd ELSE 0 END), 0)
+        HAVING p.held_nanousd <> COALESCE(SUM(m.held), 0) OR p.settled_nanousd <> COALESCE(SUM(m.settled), 0)
             OR p.held_nanousd + p.settled_nanousd > p.ceiling_nanousd
-        """,
+        """,  # noqa: S608 - made of statements of our own
     ),
     Invariant(
         "meters_mirror_holds",
