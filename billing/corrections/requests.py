@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 
 from django.db.models import Q, Sum
 
@@ -28,6 +29,8 @@ from organization.models import Organization
 
 # Requests in one transaction: the account is locked for some tens of milliseconds.
 BATCH = 200
+# The ids of so much time are read at once.
+SLICE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,45 +85,47 @@ def find_version(text: str) -> PriceVersion:
     return found
 
 
-def organizations_of(scope: CorrectionScope) -> list[uuid.UUID]:
-    """The organizations that were charged for the model on the days of the period, in order."""
-    if scope.organization is not None:
-        return [scope.organization.pk]
-    costs = Q(
-        day__gte=scope.starts_at.astimezone(UTC).date(),
-        day__lte=scope.ends_at.astimezone(UTC).date(),
-        line_item__startswith=f"{scope.model}, ",
-    )
+def pages_of(scope: CorrectionScope) -> Iterator[tuple[uuid.UUID, list[uuid.UUID]]]:
+    """
+    The ids of requests that may be meant, some of one organization at a time.
+
+    Each organization's come in the order of their admission, those of one moment by id: who gets the last of
+    the credit does not depend on chance. Found by their cost lines, which have an index by time.
+    """
+    columns = ("organization_id", "admitted_at", "reservation_id")
+    waiting: defaultdict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
+    for starts_at, ends_at in _slices(scope):
+        lines = CostLine.objects.filter(
+            _costs_of(scope), admitted_at__gte=starts_at, admitted_at__lt=ends_at, revision=0
+        )
+        for organization_id, _, reservation_id in lines.values_list(*columns).distinct().order_by(*columns):
+            waiting[organization_id].append(reservation_id)
+            if len(waiting[organization_id]) >= BATCH:
+                yield organization_id, waiting.pop(organization_id)
+    yield from waiting.items()
+
+
+def _slices(scope: CorrectionScope) -> Iterator[tuple[datetime, datetime]]:
+    """The hours of the period, in order, of those days on which the model was charged for."""
+    days = Q(day__gte=scope.starts_at.astimezone(UTC).date(), day__lte=scope.ends_at.astimezone(UTC).date())
     # In one statement: a roll-up moves rows from one table to the other.
     not_yet, rolled_up = (
-        model.objects.filter(costs).values_list("organization_id", flat=True)
+        model.objects.filter(_costs_of(scope) & days).values_list("day")
         for model in (UnrolledCost, DailyCost)
     )
-    return sorted(set(not_yet.union(rolled_up)))
+    for (day,) in sorted(not_yet.union(rolled_up)):
+        midnight = datetime.combine(day, time(), UTC)
+        for hour in range(24):
+            starts_at = max(midnight + hour * SLICE, scope.starts_at)
+            ends_at = min(midnight + (hour + 1) * SLICE, scope.ends_at)
+            if starts_at < ends_at:
+                yield starts_at, ends_at
 
 
-def pages_of(scope: CorrectionScope, organization_id: uuid.UUID) -> Iterator[list[uuid.UUID]]:
-    """
-    The ids of an organization's requests that may be meant, by time of admission and id, page by page.
-
-    Found by their cost lines, which have an index by organization and time.
-    """
-    lines = CostLine.objects.filter(
-        organization=organization_id,
-        admitted_at__gte=scope.starts_at,
-        admitted_at__lt=scope.ends_at,
-        revision=0,
-        line_item__startswith=f"{scope.model}, ",
-    )
-    ordered = lines.values_list("admitted_at", "reservation_id").distinct()
-    page = list(ordered.order_by("admitted_at", "reservation_id")[:BATCH])
-    while page:
-        yield [reservation_id for _, reservation_id in page]
-        moment, last = page[-1]
-        beyond = Q(admitted_at__gt=moment) | Q(admitted_at=moment, reservation_id__gt=last)
-        # The first condition follows from the second, and bounds the index.
-        after = ordered.filter(Q(admitted_at__gte=moment) & beyond)
-        page = list(after.order_by("admitted_at", "reservation_id")[:BATCH])
+def _costs_of(scope: CorrectionScope) -> Q:
+    """Costs of the model, and perhaps of others whose names begin alike: the requests themselves decide."""
+    costs = Q(line_item__startswith=f"{scope.model}, ")
+    return costs if scope.organization is None else costs & Q(organization=scope.organization)
 
 
 def read_requests(

@@ -23,7 +23,6 @@ from billing.corrections.recharge import Recharge, SettledRequest, recharge_in_o
 from billing.corrections.requests import (
     CorrectionScope,
     VersionTimeline,
-    organizations_of,
     pages_of,
     read_requests,
 )
@@ -55,8 +54,8 @@ def rerate(
     """
     _require_possible(scope, reason)
     run = _DryRun(scope) if is_dry_run else _Run(scope, actor, reason)
-    for organization_id in organizations_of(scope):
-        run.correct(organization_id)
+    for organization_id, ids in pages_of(scope):
+        run.correct(organization_id, ids)
     run.finish()
     return run.result
 
@@ -64,11 +63,10 @@ def rerate(
 def count_requests(scope: CorrectionScope, most: int) -> int:
     """How many requests a run would read, counted no further than one more than `most`."""
     found = 0
-    for organization_id in organizations_of(scope):
-        for ids in pages_of(scope, organization_id):
-            found += len(ids)
-            if found > most:
-                return found
+    for _, ids in pages_of(scope):
+        found += len(ids)
+        if found > most:
+            break
     return found
 
 
@@ -94,18 +92,18 @@ class _DryRun:
         self.scope = scope
         self.result = RerateResult()
         self._timeline = VersionTimeline(scope.model)
+        # The credit that each organization would have left.
+        self._available: dict[uuid.UUID, int] = {}
 
-    def correct(self, organization_id: uuid.UUID) -> None:
-        totals = OrganizationTotals(organization_id)
-        account = Account.objects.filter(pk=organization_id).first()
-        available = account.available_nanousd if account else 0
-        for ids in pages_of(self.scope, organization_id):
-            requests = read_requests(self.scope, organization_id, ids)
-            recharges = self._recharges(requests, available)
-            available -= sum(each.difference_nanousd for each in recharges)
-            totals.add(requests, recharges)
-        if totals.requests:
-            self.result.organizations.append(totals)
+    def correct(self, organization_id: uuid.UUID, ids: list[uuid.UUID]) -> None:
+        """Compute some requests of one organization, as if those before them had been corrected."""
+        if organization_id not in self._available:
+            account = Account.objects.filter(pk=organization_id).first()
+            self._available[organization_id] = account.available_nanousd if account else 0
+        requests = read_requests(self.scope, organization_id, ids)
+        recharges = self._recharges(requests, self._available[organization_id])
+        self._available[organization_id] -= sum(each.difference_nanousd for each in recharges)
+        self.result.add(organization_id, requests, recharges)
 
     def finish(self) -> None:
         still_open = Reservation.objects.filter(
@@ -140,24 +138,18 @@ class _Run(_DryRun):
         self.actor = actor
         self.reason = reason
 
-    def correct(self, organization_id: uuid.UUID) -> None:
-        totals = OrganizationTotals(organization_id)
-        for ids in pages_of(self.scope, organization_id):
-            self._correct_page(totals, ids)
-        if totals.requests:
-            self.result.organizations.append(totals)
-
-    def _correct_page(self, totals: OrganizationTotals, ids: list[uuid.UUID]) -> None:
+    def correct(self, organization_id: uuid.UUID, ids: list[uuid.UUID]) -> None:
+        """Correct some requests of one organization, all of them or none."""
         with transaction.atomic():
-            available = _lock(totals.organization_id)
-            requests = read_requests(self.scope, totals.organization_id, ids)
+            available = _lock(organization_id)
+            requests = read_requests(self.scope, organization_id, ids)
             recharges = self._recharges(requests, available)
             correction = self.result.correction
             if recharges:
                 correction = correction or self._begin()
-                write_entries(correction, totals.organization_id, recharges)
+                write_entries(correction, organization_id, recharges)
         self.result.correction = correction
-        totals.add(requests, recharges)
+        self.result.add(organization_id, requests, recharges)
 
     def _begin(self) -> Correction:
         """Record the run, in the transaction of its first change."""
@@ -190,7 +182,7 @@ class _Run(_DryRun):
         if result.correction is None:
             return
         changed = [each for each in result.organizations if each.changed]
-        largest = sorted(changed, key=lambda each: -abs(each.difference_nanousd))[:MOST_AUDITED]
+        largest = changed[:MOST_AUDITED]
         details = {
             "model": self.scope.model,
             "requests": result.changed,

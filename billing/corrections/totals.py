@@ -45,7 +45,7 @@ class OrganizationTotals:
 class RerateResult:
     """What a run changed, or would change, for each organization that has such requests."""
 
-    organizations: list[OrganizationTotals] = field(default_factory=list)
+    by_organization: dict[uuid.UUID, OrganizationTotals] = field(default_factory=dict)
     # None where nothing was changed.
     correction: Correction | None = None
     skipped: int = 0
@@ -54,25 +54,41 @@ class RerateResult:
     # Requests of the period that have not ended: the version that they were admitted under is their price.
     still_open: int = 0
 
+    def add(
+        self, organization_id: uuid.UUID, requests: Sequence[SettledRequest], recharges: Sequence[Recharge]
+    ) -> None:
+        """Count some requests of one organization, and the new charges of some of them."""
+        if requests:
+            totals = self.by_organization.setdefault(organization_id, OrganizationTotals(organization_id))
+            totals.add(requests, recharges)
+
+    @property
+    def organizations(self) -> list[OrganizationTotals]:
+        """The figures of each organization, the largest difference first."""
+        return sorted(
+            self.by_organization.values(),
+            key=lambda each: (-abs(each.difference_nanousd), each.organization_id),
+        )
+
     @property
     def requests(self) -> int:
-        return sum(each.requests for each in self.organizations)
+        return sum(each.requests for each in self.by_organization.values())
 
     @property
     def changed(self) -> int:
-        return sum(each.changed for each in self.organizations)
+        return sum(each.changed for each in self.by_organization.values())
 
     @property
     def before_nanousd(self) -> int:
-        return sum(each.before_nanousd for each in self.organizations)
+        return sum(each.before_nanousd for each in self.by_organization.values())
 
     @property
     def after_nanousd(self) -> int:
-        return sum(each.after_nanousd for each in self.organizations)
+        return sum(each.after_nanousd for each in self.by_organization.values())
 
     @property
     def uncollected_nanousd(self) -> int:
-        return sum(each.uncollected_nanousd for each in self.organizations)
+        return sum(each.uncollected_nanousd for each in self.by_organization.values())
 
     def skip(self, request: SettledRequest, reason: str) -> None:
         self.skipped += 1
