@@ -39,11 +39,13 @@ class Command(OperatorCommand):
 
     def add_own_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("model", help="the model's id in the catalog")
-        time = {"type": time_argument, "required": True, "metavar": "TIME"}
-        parser.add_argument(
-            "--from", dest="starts_at", help="requests admitted at this time or later", **time
-        )
-        parser.add_argument("--to", dest="ends_at", help="and before this one", **time)
+        for option, name, meaning in (
+            ("--from", "starts_at", "requests admitted at this time or later"),
+            ("--to", "ends_at", "and before this one"),
+        ):
+            parser.add_argument(
+                option, dest=name, type=time_argument, required=True, metavar="TIME", help=meaning
+            )
         parser.add_argument(
             "--version",
             dest="version_id",
