@@ -1,5 +1,6 @@
 """The console's pages of billing: importing this package registers them."""
 
+from billing.admin import corrections as corrections
 from billing.admin import credit as credit
 from billing.admin import ledger as ledger
 from billing.admin import ledger_audits as ledger_audits

@@ -52,7 +52,7 @@ def rerate(
     Quantities are those that were charged for. A request that was charged less than its cost, for want of
     credit, is charged its full cost by the new card, as far as there is credit now.
     """
-    _require_possible(scope, reason)
+    require_possible(scope, reason)
     run = _DryRun(scope) if is_dry_run else _Run(scope, actor, reason)
     for organization_id, ids in pages_of(scope):
         run.correct(organization_id, ids)
@@ -70,7 +70,8 @@ def count_requests(scope: CorrectionScope, most: int) -> int:
     return found
 
 
-def _require_possible(scope: CorrectionScope, reason: str) -> None:
+def require_possible(scope: CorrectionScope, reason: str = "") -> None:
+    """Refuse a period or a version that cannot be meant."""
     if scope.starts_at >= scope.ends_at:
         raise InvalidRequest("The period must begin before it ends.")
     if scope.ends_at > timezone.now():

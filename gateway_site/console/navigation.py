@@ -56,6 +56,7 @@ NAVIGATION: list[dict[str, Any]] = [
             _list("Reservations", "hourglass_top", "billing", "reservation"),
             _page("Costs", "bar_chart", reverse_lazy("costs"), "billing.view_costline"),
             _list("Cost lines", "list_alt", "billing", "costline"),
+            _list("Corrections", "currency_exchange", "billing", "correction"),
         ],
     },
     {

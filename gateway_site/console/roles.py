@@ -62,6 +62,8 @@ TABLE: dict[str, RolesByVerb] = {
     "billing.dailycost": VIEW_ONLY,
     "billing.unrolledcost": VIEW_ONLY,
     "billing.ledgeraudit": VIEW_ONLY,
+    "billing.correction": _allowed(add=ACCOUNTANTS),
+    "billing.costadjustment": VIEW_ONLY,
     "policies.policy": _allowed(add=OPERATORS, change=OPERATORS),
     "policies.policyversion": VIEW_ONLY,
     "policies.policyepoch": VIEW_ONLY,
