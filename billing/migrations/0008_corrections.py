@@ -21,7 +21,7 @@ def reference(to: str) -> models.ForeignKey:  # type: ignore[type-arg]
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("billing", "0006_price_versions"),
+        ("billing", "0007_cost_line_time_index"),
         ("organization", "0002_audit_append_only"),
     ]
 

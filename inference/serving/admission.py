@@ -34,6 +34,8 @@ class Admission(Struct, frozen=True):
     # Those that can do what the prompt asks for, the first choice first.
     targets: Sequence[Target]
     size: PromptSize
+    # More than its prompt can have, by the model and by its length.
+    most_prompt: int
     is_dispatched: bool = True
 
 
@@ -83,7 +85,8 @@ async def admit(
             is_dispatched=not is_judged_first,
         )
     )
-    return Admission(hold, prompt, targets, size, is_dispatched=not is_judged_first)
+    most_prompt = max(model.context_length, size.upper)
+    return Admission(hold, prompt, targets, size, most_prompt, is_dispatched=not is_judged_first)
 
 
 def _capable(prompt: Prompt, model: ServedModel, targets: Sequence[Target]) -> Sequence[Target]:

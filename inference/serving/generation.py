@@ -50,6 +50,7 @@ class Generation:
             completions=admission.prompt.completions,
             images=admission.prompt.images,
             likely_prompt=admission.size.likely,
+            most_prompt=admission.most_prompt,
             output_bound=admission.prompt.output_bound,
             count_tokens=admission.size.count_tokens,
             alert=log_alert(admission.targets[0].name),

@@ -21,6 +21,10 @@ PIECES_A_TOKEN: Final = 1.1
 CHARACTERS_A_TOKEN: Final = 8
 MORE_PIECES: Final = 16
 MORE_CHARACTERS: Final = 128
+# A report of so many times what a request can have used is nonsense, and not believed: what is used beyond a
+# hold is charged, and a backend's mistake must not cost a customer all its credit.
+NONSENSE_FACTOR: Final = 10
+ALWAYS_CREDIBLE_TOKENS: Final = 10_000
 
 
 class UsageMeter:
@@ -39,6 +43,7 @@ class UsageMeter:
         completions: int,
         images: int,
         likely_prompt: int,
+        most_prompt: int,
         output_bound: int,
         count_tokens: CountTokens,
         alert: Alert,
@@ -46,6 +51,8 @@ class UsageMeter:
         self._completions = completions
         # Of all completions together.
         self._output_bound = output_bound * completions
+        self._credible_prompt = NONSENSE_FACTOR * most_prompt + ALWAYS_CREDIBLE_TOKENS
+        self._credible_completion = NONSENSE_FACTOR * self._output_bound + ALWAYS_CREDIBLE_TOKENS
         self._most_pieces = int(self._output_bound * PIECES_A_TOKEN) + MORE_PIECES
         self._most_characters = self._output_bound * CHARACTERS_A_TOKEN + MORE_CHARACTERS
         self._pieces = 0
@@ -90,6 +97,12 @@ class UsageMeter:
 
     def report(self, usage: Usage) -> None:
         """Take the backend's own count, from the start of the answer; what cannot be true is not taken."""
+        if (
+            usage.prompt_tokens > self._credible_prompt
+            or usage.completion_tokens > self._credible_completion
+        ):
+            self._watch.warn("many times what the request can have used")
+            return
         if not self.has_output:
             # The input alone, perhaps as counted by a backend that another one now answers for.
             self._watch.latest = None
@@ -142,11 +155,6 @@ class UsageMeter:
                 reported, completion_tokens=0, reasoning_tokens=None, audio_output_tokens=None, web_searches=0
             )
         )
-
-    def prompt_estimate(self) -> Quantities:
-        """What the prompt alone has used: as the backend reported it already, else as it was counted."""
-        reported = self._watch.latest
-        return self.quantities(Usage(self._likely_prompt, 0) if reported is None else reported)
 
     def unfinished(self) -> list[int]:
         """The indexes of completions that have not ended."""

@@ -72,6 +72,7 @@ def test_the_meter_counts_what_is_billable(kind: Any) -> None:
         completions=1,
         images=0,
         likely_prompt=5,
+        most_prompt=1_000,
         output_bound=100,
         count_tokens=count_tokens,
         alert=pytest.fail,
