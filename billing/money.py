@@ -7,6 +7,8 @@ from decimal import Decimal, InvalidOperation
 NANO_DIGITS = 9
 PICO_DIGITS = 12
 PICO_IN_A_NANO = 1_000
+# A price of a million tokens has fewer decimal places than that of one: $3 is 3,000,000 pico-USD a token.
+PICO_DIGITS_OF_A_MILLION = PICO_DIGITS - 6
 NANO_IN_A_CENT = 10_000_000
 # What a signed 64-bit column holds: 9.2 billion dollars.
 MAX_NANOUSD = 2**63 - 1
@@ -20,6 +22,14 @@ def parse_usd(text: str) -> int:
 def parse_price(text: str) -> int:
     """USD per token (or image, or request) as pico-USD. Never negative."""
     value = _parse(text, PICO_DIGITS)
+    if value < 0:
+        raise ValueError(f"A price is not negative: {text!r}.")
+    return value
+
+
+def parse_per_million(text: str) -> int:
+    """USD per million tokens as pico-USD per token. Never negative."""
+    value = _parse(text, PICO_DIGITS_OF_A_MILLION)
     if value < 0:
         raise ValueError(f"A price is not negative: {text!r}.")
     return value
@@ -42,6 +52,11 @@ def short_usd(nanousd: int) -> str:
 def price_text(picousd: int) -> str:
     """Pico-USD as a plain decimal string of USD, which `parse_price` reads back."""
     return _print(picousd, PICO_DIGITS)
+
+
+def per_million(picousd: int) -> str:
+    """Pico-USD per token as a plain decimal string of USD per million, which `parse_per_million` reads."""
+    return _print(picousd, PICO_DIGITS_OF_A_MILLION)
 
 
 def _parse(text: str, digits: int) -> int:
