@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import structs
@@ -27,6 +28,7 @@ COUNTS: tuple[str, ...] = tuple(field.name for field in structs.fields(PriceCard
 MAX_COUNT = MAX_QUANTITY // 1_000
 # What an error repeats of what somebody typed.
 MAX_REPEATED = 60
+EARLIEST_YEAR, LATEST_YEAR = 2000, 2100
 TIER_LINE = re.compile(r"over\s+(\d{1,13})\s*:\s*(.+)", re.IGNORECASE)
 
 
@@ -129,6 +131,19 @@ def _written_rate(part: PricePart, rate: Rate) -> Any:
         return part_price(part, rate.picousd)
     tiers = [{"over": tier.over, "price": part_price(part, tier.picousd)} for tier in rate.tiers]
     return {"price": part_price(part, rate.picousd), "tiers": tiers}
+
+
+def read_valid_from(written: Any, path: str) -> datetime:
+    """The moment that an ISO time such as `2026-12-01T00:00:00Z` names. It must say its time zone."""
+    try:
+        moment = datetime.fromisoformat(written) if isinstance(written, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise _refusal(path, "Must be a time with its zone, such as 2026-12-01T00:00:00Z.")
+    if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
+        raise _refusal(path, f"Must be in a year from {EARLIEST_YEAR} to {LATEST_YEAR}.")
+    return moment.astimezone(UTC)
 
 
 # --- tiers as lines -----------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class ImplausiblePrice(InvalidRequest):
     def __init__(self, problems: list[str], *, about: str = "") -> None:
         self.problems = problems
         named = f" of {about}" if about else ""
-        super().__init__(f"Are the prices{named} right? {' '.join(problems)}")
+        super().__init__(f"Are the prices{named} right? {' '.join(problems)} If so, confirm them (--yes).")
 
 
 def require_plausible(

@@ -13,6 +13,8 @@ from msgspec import structs
 from billing.models import PriceVersion
 from billing.models.prices import SOURCE_LENGTH
 from billing.prices.card import PriceCard, Rate
+from billing.prices.card_text import write_card
+from billing.prices.plausibility import require_plausible
 from gateway_site.api.errors import InvalidRequest
 from organization.audit import trail
 from organization.audit.trail import Actor
@@ -61,13 +63,19 @@ def history(model_id: str) -> QuerySet[PriceVersion]:
 
 
 def add_version(
-    *, model: str, card: PriceCard, source: str, actor: Actor, valid_from: datetime | None = None
+    *,
+    model: str,
+    card: PriceCard,
+    source: str,
+    actor: Actor,
+    valid_from: datetime | None = None,
+    is_confirmed: bool = False,
 ) -> tuple[PriceVersion, bool]:
     """
     Add a version that applies from `valid_from` on, from now if none is given.
 
-    Returns the version, and whether it is new: a card equal to the one that is in force then, with no other
-    after it, is not stored again.
+    Returns the version, and whether it is new: a card equal to the one that is in force then is not stored
+    again. Raises ImplausiblePrice for prices that are hardly meant, unless somebody has confirmed them.
     """
     moment = valid_from or timezone.now()
     if moment.tzinfo is None:
@@ -76,9 +84,9 @@ def add_version(
         raise InvalidRequest(f"A source has 1 to {SOURCE_LENGTH} characters.", param="source")
     with transaction.atomic():
         before = in_force_for(model, moment)
-        is_last = before is not None and before == history(model).first()
-        if before is not None and is_last and before.checksum == card.checksum:
+        if before is not None and before.checksum == card.checksum:
             return before, False
+        require_plausible(card, before.card if before else None, is_confirmed=is_confirmed, about=model)
         version = PriceVersion.objects.create(
             model=model,
             valid_from=moment,
@@ -95,8 +103,8 @@ def add_version(
                 "model": model,
                 "valid_from": moment.isoformat(),
                 "source": source,
-                "card": card.to_json(),
-                **({"before": before.card_json} if before else {}),
+                "prices": write_card(card),
+                **({"before": write_card(before.card)} if before else {}),
             },
         )
     return version, True

@@ -79,13 +79,14 @@ def save_model(
     prices: Mapping[str, int | None] | None = None,
     card: PriceCard | None = None,
     valid_from: datetime | None = None,
+    is_confirmed: bool = False,
     upstream_ids: Sequence[str] = (),
 ) -> tuple[CatalogModel, bool]:
     """
     Change these columns of the model, or add it. Returns it, and whether it is new.
 
     `prices` are base prices in pico-USD by part, which change the card that is in force then; `card` is a
-    whole one. Either is stored as a version of its price.
+    whole one. Either is stored as a version of its price; implausible ones only if they are confirmed.
     `upstream_ids` are its names where it is about to be deployed, which tell its vocabulary.
     """
     _require_model_id(model_id)
@@ -103,7 +104,7 @@ def save_model(
         )
         _check_model(model, wanted)
         _apply(model, wanted, is_new, actor)
-        _save_prices(model, prices or {}, card, valid_from, actor)
+        _save_prices(model, prices or {}, card, valid_from, actor, is_confirmed)
     return model, is_new
 
 
@@ -265,6 +266,7 @@ def _save_prices(
     card: PriceCard | None,
     valid_from: datetime | None,
     actor: Actor,
+    is_confirmed: bool,
 ) -> None:
     before = versions.in_force_for(model.pk, valid_from) if prices else None
     if prices:
@@ -272,7 +274,12 @@ def _save_prices(
     if card is None:
         return
     _, is_new = versions.add_version(
-        model=model.pk, card=card, source=actor.label, actor=actor, valid_from=valid_from
+        model=model.pk,
+        card=card,
+        source=actor.label,
+        actor=actor,
+        valid_from=valid_from,
+        is_confirmed=is_confirmed,
     )
     if is_new:
         # It may have been read before.

@@ -97,10 +97,7 @@ class UsageMeter:
 
     def report(self, usage: Usage) -> None:
         """Take the backend's own count, from the start of the answer; what cannot be true is not taken."""
-        if (
-            usage.prompt_tokens > self._credible_prompt
-            or usage.completion_tokens > self._credible_completion
-        ):
+        if usage.prompt_tokens > self._credible_prompt or usage.completion_tokens > self._credible_completion:
             self._watch.warn("many times what the request can have used")
             return
         if not self.has_output:

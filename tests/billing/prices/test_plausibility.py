@@ -120,7 +120,9 @@ def test_a_new_discount_for_cached_tokens_is_no_jump() -> None:
 def test_prices_that_somebody_confirms_pass() -> None:
     card = flat("3000000", "15")
 
-    with pytest.raises(ImplausiblePrice, match=r"Are the prices of m right\? prompt: \$3000000") as refusal:
+    with pytest.raises(
+        ImplausiblePrice, match=r"Are the prices of m right\? prompt: \$3000000.*--yes"
+    ) as refusal:
         require_plausible(card, None, about="m")
     assert refusal.value.problems == problems(card, None)
     require_plausible(card, None, is_confirmed=True)

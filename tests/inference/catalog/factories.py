@@ -22,7 +22,9 @@ def make_model(model_id: str = "simulator/echo", prices: Any = PRICES, **columns
     """A model with a price, or none at all; PART_price_picousd sets one part of it."""
     parts = {name.removesuffix(SUFFIX): columns.pop(name) for name in list(columns) if name.endswith(SUFFIX)}
     wanted = None if prices is None else {**prices, **parts}
-    return services.save_model(model_id=model_id, changes=columns, prices=wanted, actor=SOMEONE)[0]
+    return services.save_model(
+        model_id=model_id, changes=columns, prices=wanted, is_confirmed=True, actor=SOMEONE
+    )[0]
 
 
 def deploy(model: CatalogModel, backend: Backend, upstream_id: str = "", **options: Any) -> Deployment:
