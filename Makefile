@@ -58,7 +58,7 @@ lint: .venv/installed-dev
 
 pins:
 	$(COMPILE) $(PINS_ARGS) pyproject.toml --output-file requirements.txt
-	$(COMPILE) $(PINS_ARGS) pyproject.toml --extra dev --constraint requirements.txt \
+	$(COMPILE) $(PINS_ARGS) pyproject.toml --extra dev --extra prices --constraint requirements.txt \
 		--output-file requirements-dev.txt
 	$(PYTHON) -c "$$LOCAL_EXTRA" | $(COMPILE) $(PINS_ARGS) --no-deps - --output-file requirements-local.txt
 

@@ -73,10 +73,11 @@ def test_no_requirement_names_a_host(file_name: str) -> None:
 
 def test_the_pins_are_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     asked_for = {
         "requirements.txt": project["dependencies"],
-        "requirements-dev.txt": project["dependencies"] + project["optional-dependencies"]["dev"],
-        "requirements-local.txt": project["optional-dependencies"]["local"],
+        "requirements-dev.txt": project["dependencies"] + extras["dev"] + extras["prices"],
+        "requirements-local.txt": extras["local"],
     }
 
     for file_name, dependencies in asked_for.items():
