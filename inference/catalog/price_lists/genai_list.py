@@ -64,22 +64,25 @@ def dated_cards(model: ModelInfo, now: datetime) -> tuple[list[DatedCard | Inexp
 def _answer(question: PriceQuestion, now: datetime) -> PriceAnswer:
     found = _named(question.row_id) if question.row_id else _matching(question)
     row_ids = tuple(sorted(found))
+    if not found and question.row_id:
+        others = ", ".join(sorted(_matching(question)))
+        notes = (f"Its deployments or its id fit {others} now.",) if others else ()
+        return PriceAnswer(question.model, Match.MISSING, (question.row_id,), notes=notes)
     if not found:
-        missing = Match.MISSING if question.row_id else Match.UNMATCHED
-        return PriceAnswer(question.model, missing, (question.row_id,) if question.row_id else ())
+        return PriceAnswer(question.model, Match.UNMATCHED)
     if len(found) > 1:
         return PriceAnswer(question.model, Match.AMBIGUOUS, row_ids)
     model = found[row_ids[0]]
-    (current, *later), notes = dated_cards(model, now)
+    (current, *later), remarks = dated_cards(model, now)
     if model.price_comments:
-        notes.append(f"The list remarks: {model.price_comments[:MAX_REMARK]}")
+        remarks.append(f"The list remarks: {model.price_comments[:MAX_REMARK]}")
     if isinstance(current, Inexpressible):
-        return PriceAnswer(question.model, Match.FOUND, row_ids, refusal=current.reason, notes=tuple(notes))
+        return PriceAnswer(question.model, Match.FOUND, row_ids, refusal=current.reason, notes=tuple(remarks))
     # A later price is announced and not yet due; what is wrong with it must not hold up the present one.
     refused = [each.reason for each in later if isinstance(each, Inexpressible)]
-    notes += [f"A price that the list announces is refused: {reason}" for reason in refused]
+    remarks += [f"A price that the list announces is refused: {reason}" for reason in refused]
     cards = (current, *(each for each in later if isinstance(each, DatedCard)))
-    return PriceAnswer(question.model, Match.FOUND, row_ids, cards, notes=tuple(notes))
+    return PriceAnswer(question.model, Match.FOUND, row_ids, cards, notes=tuple(remarks))
 
 
 def _named(row_id: str) -> dict[str, ModelInfo]:
