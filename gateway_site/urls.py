@@ -14,6 +14,7 @@ from gateway_site.console import search
 from gateway_site.console.live_tail import consumer
 from gateway_site.console.login import views
 from gateway_site.console.playground import views as playground
+from inference.admin import price_sync_page
 
 urlpatterns = [
     path("v1/organization/", include("organization.urls")),
@@ -26,6 +27,7 @@ urlpatterns = [
     path("docs/", SpectacularSwaggerView.as_view(url_name="openapi"), name="docs"),
     path("admin/costs/", admin.site.admin_view(costs_page.costs), name="costs"),
     path("admin/costs.csv", admin.site.admin_view(costs_page.costs_csv), name="costs-csv"),
+    path("admin/prices/", admin.site.admin_view(price_sync_page.page), name="price-sync"),
     path("admin/playground/", include(playground.urls)),
     path("admin/tail/", admin.site.admin_view(consumer.page), name="live-tail"),
     # Ahead of the console's own, which neither counts nor records nor bounds.

@@ -64,6 +64,7 @@ NAVIGATION: list[dict[str, Any]] = [
         "items": [
             _list("Models", "neurology", "inference", "catalogmodel"),
             _list("Backends", "dns", "inference", "backend"),
+            _page("Sync prices", "sync", reverse_lazy("price-sync"), "inference.change_catalogmodel"),
             _list("Passed checks", "verified", "inference", "passedcheck"),
         ],
     },

@@ -111,7 +111,7 @@ def _rate(value: Any, per: int) -> Rate:
 
 
 def _picousd(price: Decimal, per: int) -> int:
-    exact = Fraction(price) * 10**PICO_DIGITS / per
+    exact = Fraction(price) * Fraction(10**PICO_DIGITS, per)
     if exact.denominator != 1:
         raise ValueError(f"${price} for {per:,} is finer than a pico-USD for one.")
     return exact.numerator

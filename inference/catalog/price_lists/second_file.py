@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from billing.money import MAX_NANOUSD, PICO_DIGITS
 from billing.prices.card import PriceCard, Rate, Tier
@@ -90,12 +90,11 @@ class SecondFile:
         for key in (*(f"{each}/{name}" for each in names), name):
             row = self._rows.get(key)
             if _is_priced(row) and row.get("litellm_provider") in names:
-                found: dict[str, Any] = row
-                return found
+                return row
         return None
 
 
-def _is_priced(row: Any) -> bool:
+def _is_priced(row: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(row, dict) and "input_cost_per_token" in row
 
 

@@ -113,7 +113,7 @@ def _lines(row: dict[str, Any]) -> list[str]:
         lines += [f"{since}{line}" for line in version["lines"]]
     lines += [f"the second file: {line['text']}" for line in row["disagreements"]]
     lines += [f"needs --yes: {doubt}" for doubt in row["doubts"]]
-    return lines + row["notes"]
+    return [*lines, *row["notes"]]
 
 
 def _summary(outcome: dict[str, Any]) -> str:

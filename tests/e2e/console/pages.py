@@ -45,6 +45,7 @@ LOGIN = Screen("login", "admin:login")
 PAGES = [
     Screen("overview", "admin:index"),
     Screen("costs", "costs"),
+    Screen("sync prices", "price-sync"),
     Screen("playground", "playground"),
     Screen("live tail", "live-tail"),
     Screen("nothing found", "admin:organization_project_changelist", query="?q=nothing-is-called-this"),

@@ -85,7 +85,9 @@ def test_a_key_that_is_shown_once_is_for_no_cache(samples: SampleRows) -> None:
     assert "no-store" in answer.headers["Cache-Control"]
 
 
-@pytest.mark.parametrize("path", ["", "costs/", "playground/", "tail/", "password_change/", "search/?s=a"])
+@pytest.mark.parametrize(
+    "path", ["", "costs/", "prices/", "playground/", "tail/", "password_change/", "search/?s=a"]
+)
 def test_pages_without_a_row_have_a_strict_policy(samples: SampleRows, path: str) -> None:
     answer = owner().get(f"/admin/{path}")
 

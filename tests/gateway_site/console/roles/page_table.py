@@ -118,7 +118,7 @@ def action_pages(row: Any, action: Any) -> Iterator[Page]:
 
 def special_pages(samples: SampleRows) -> list[Page]:
     activity = "inference.view_activity"
-    play, costs = "inference.use_playground", "billing.view_costline"
+    play, costs, models = "inference.use_playground", "billing.view_costline", "inference.change_catalogmodel"
     project, policy = (
         samples.customer.project,
         next(row for row in samples.rows.values() if _is(row, "policy")),
@@ -131,6 +131,7 @@ def special_pages(samples: SampleRows) -> list[Page]:
         Page("/admin/", "/admin/", posted=OK),
         Page("/admin/costs/", "/admin/costs/", costs, None, refused=FORBIDDEN),
         Page("/admin/costs.csv", f"/admin/costs.csv{days}", costs, None),
+        Page("/admin/prices/", "/admin/prices/", models, models, posted=409),  # nothing was shown
         Page("/admin/tail/", "/admin/tail/", activity, None),
         Page("/admin/playground/", "/admin/playground/", play, None),
         Page(
