@@ -219,10 +219,12 @@ class Generation:
         self.is_settling = False
         self.trace.record_step("settle", began)
         self.trace.settle(outcome, usage)
-        if outcome.operator_loss_nanousd:
+        if outcome.extended_nanousd or outcome.operator_loss_nanousd:
             logger.warning(
-                "request %s cost %d nano-USD more than could be charged, which is the operator's loss",
+                "request %s of model %s cost more than was held: %d nano-USD more were charged, %d are lost",
                 self._admission.hold.id,
+                self.trace.model,
+                outcome.extended_nanousd,
                 outcome.operator_loss_nanousd,
             )
         return usage
