@@ -252,7 +252,8 @@ class Scene:
                 # Counted before it is written: what was generated is owed, read or not.
                 if not self.exchange.closed.is_set():
                     self.exchange.tokens_emitted += 1
-                await self._send_cut(speech.token(word(position), script.kind, index), script)
+                text = self.options.get("word") or word(position)
+                await self._send_cut(speech.token(text, script.kind, index), script)
         for position, fragment in script.tools:
             self.exchange.tokens_emitted += 1
             await self.wire.send(speech.tool(position, fragment))
