@@ -142,14 +142,14 @@ def resolve(
 
 
 def _outcome_text(totals: ResolvedTotals, resolution: UnknownResolution, left_alone: int) -> str:
-    said = [f"{totals.resolved} {DONE[resolution]}"]
+    clauses = [f"{totals.resolved} {DONE[resolution]}"]
     if resolution is UnknownResolution.CHARGE_OBSERVED:
-        said.append(f"{totals.charged} charged {short_usd(totals.charged_nanousd)} in all")
-        said.append(f"{totals.released} had nothing to charge")
+        clauses.append(f"{totals.charged} charged {short_usd(totals.charged_nanousd)} in all")
+        clauses.append(f"{totals.released} had nothing to charge")
     if totals.operator_loss_nanousd:
-        said.append(f"the operator's loss is {short_usd(totals.operator_loss_nanousd)}")
+        clauses.append(f"the operator's loss is {short_usd(totals.operator_loss_nanousd)}")
     if totals.already_resolved:
-        said.append(f"{totals.already_resolved} resolved by somebody else meanwhile")
+        clauses.append(f"{totals.already_resolved} resolved by somebody else meanwhile")
     if left_alone:
-        said.append(f"{left_alone} left alone")
-    return "; ".join(said)
+        clauses.append(f"{left_alone} left alone")
+    return "; ".join(clauses)

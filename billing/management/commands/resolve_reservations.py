@@ -5,11 +5,15 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from billing import reservation_services
 from billing.management.ages import age_argument
 from billing.management.resolutions import add_resolutions
 from billing.money import usd
-from billing.reservation_services import UnknownResolution
+from billing.reservation_services import (
+    UnknownResolution,
+    resolve_reservations,
+    totals_of,
+    unknown_reservations,
+)
 from gateway_site.management.operator_command import OperatorCommand
 from organization.audit.trail import Actor
 from organization.lookups import find_organization
@@ -42,9 +46,9 @@ class Command(OperatorCommand):
         **options: Any,
     ) -> dict[str, Any]:
         owner = None if organization is None else find_organization(organization)
-        matching = {"older_than": older_than, "organization": owner, "model": model}
         if dry_run:
-            found = reservation_services.totals_of(reservation_services.unknown_reservations(**matching))
+            matching = unknown_reservations(older_than=older_than, organization=owner, model=model)
+            found = totals_of(matching)
             return {
                 "dry_run": True,
                 "resolution": resolution,
@@ -52,8 +56,12 @@ class Command(OperatorCommand):
                 "observed": found.observed,
                 "held_usd": usd(found.held_nanousd),
             }
-        totals = reservation_services.resolve_reservations(
-            resolution=resolution, actor=Actor.command("resolve_reservations"), **matching
+        totals = resolve_reservations(
+            older_than=older_than,
+            resolution=resolution,
+            actor=Actor.command("resolve_reservations"),
+            organization=owner,
+            model=model,
         )
         return {
             "dry_run": False,
@@ -78,15 +86,15 @@ class Command(OperatorCommand):
 
 
 def _sentences(outcome: dict[str, Any]) -> list[str]:
-    said = [f"{outcome['resolved']} reservations are resolved."]
+    sentences = [f"{outcome['resolved']} reservations are resolved."]
     if outcome["resolution"] == UnknownResolution.CHARGE_OBSERVED:
-        said.append(
+        sentences.append(
             f"{outcome['charged']} were charged ${outcome['charged_usd']} in all;"
             f" {outcome['released']} had nothing to charge and were released."
         )
-    said.append(f"The operator's loss is ${outcome['operator_loss_usd']}.")
+    sentences.append(f"The operator's loss is ${outcome['operator_loss_usd']}.")
     if outcome["already_resolved"]:
-        said.append(f"{outcome['already_resolved']} were resolved by somebody else meanwhile.")
+        sentences.append(f"{outcome['already_resolved']} were resolved by somebody else meanwhile.")
     if outcome["left_over"]:
-        said.append(f"{outcome['left_over']} more match: run the command again.")
-    return said
+        sentences.append(f"{outcome['left_over']} more match: run the command again.")
+    return sentences
