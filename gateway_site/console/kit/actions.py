@@ -241,16 +241,21 @@ def confirmed_action(
             is_dangerous=is_dangerous,
             removes_row=removes_row,
         )
-
-        @admin.action(description=label)
-        @wraps(perform)
-        def from_list(page: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-            return _respond_to_list(page, request, action, list(queryset[: most_rows + 1]))
-
-        from_list.action = action  # type: ignore[attr-defined]
-        return from_list
+        return _list_action(action)
 
     return decorate
+
+
+def _list_action(action: Action) -> Any:
+    """Make the function that Django calls for an action with the rows that were chosen in a list."""
+
+    @admin.action(description=action.label)
+    @wraps(action.perform)
+    def from_list(page: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+        return _respond_to_list(page, request, action, list(queryset[: action.most_rows + 1]))
+
+    from_list.action = action  # type: ignore[attr-defined]
+    return from_list
 
 
 def actions_of(page: Any) -> dict[str, Action]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from threading import Barrier
 
 import pytest
@@ -256,58 +258,59 @@ def test_what_is_too_much_for_one_call_is_said_to_be_left(ledger: Ledger, acme: 
     assert (totals.resolved, totals.left_over) == (3, 2)
 
 
+COUNT = 400
+
+
 @pytest.mark.slow
 def test_each_ends_once_beside_late_settlements_and_the_sweeper(
     make_ledger: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reservation_services, "BATCH", 20)
     monkeypatch.setattr(sweeper, "MOST", 20)
-    customer, count = make_customer(credit=40_000), 400
-    ledger = make_ledger()
-    holds = make_unknown(ledger, customer, count, seen=30)
-    start = Barrier(4)
+    customer, ledger = make_customer(credit=COUNT * 100), make_ledger()
+    holds = make_unknown(ledger, customer, COUNT, seen=30)
+    lanes: list[Callable[[], int]] = [
+        partial(resolve_all, UnknownResolution.CHARGE_OBSERVED),
+        partial(resolve_all, UnknownResolution.RELEASE),
+        partial(settle_late, ledger, holds),
+        sweep_later,
+    ]
+    start = Barrier(len(lanes))
 
-    def resolve(resolution: UnknownResolution) -> int:
+    def race(lane: Callable[[], int]) -> int:
         start.wait(30)
         try:
-            return reservation_services.resolve_reservations(
-                older_than=NOW, resolution=resolution, actor=SOMEONE
-            ).resolved
+            return lane()
         finally:
             connection.close()
 
-    def settle_late() -> int:
-        start.wait(30)
-        won = 0
-        for i in range(count, 0, -20):  # from the end: the others begin with the oldest
-            late = [Settle(hold.id, hold.organization_id, used(70)) for hold in holds[i - 20 : i]]
-            answers = ledger.call_all(late)
-            won += sum(isinstance(answer, ReservationOutcome) and answer.won for answer in answers)
-        return won
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        won = list(pool.map(race, lanes))
 
-    def sweep_later() -> int:
-        start.wait(30)
-        try:
-            later = timezone.now() + timedelta(minutes=11)
-            return sum(sweeper.sweep(later).unknown_released for _ in range(5))
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        racing = [
-            pool.submit(resolve, UnknownResolution.CHARGE_OBSERVED),
-            pool.submit(resolve, UnknownResolution.RELEASE),
-            pool.submit(settle_late),
-            pool.submit(sweep_later),
-        ]
-        won = [each.result(60) for each in racing]
-
-    assert sum(won) == count, won
+    assert sum(won) == COUNT, won
     assert sum(map(bool, won)) > 1, "one of them won every race, so there was none"
-    assert not Reservation.objects.filter(state="unknown").exists()
-    charged = {30: 0, 70: 0, 0: 0}
-    for row in Reservation.objects.all():
-        assert row.charged_nanousd is not None
-        charged[row.charged_nanousd] += 1
+    charged = Counter(Reservation.objects.exclude(state="unknown").values_list("charged_nanousd", flat=True))
+    assert charged.total() == COUNT
     assert charged[70] == won[2]
-    assert customer.available == 40_000 - charged[30] * 30 - charged[70] * 70
+    assert customer.available == COUNT * 100 - charged[30] * 30 - charged[70] * 70
+
+
+def resolve_all(resolution: UnknownResolution) -> int:
+    return reservation_services.resolve_reservations(
+        older_than=NOW, resolution=resolution, actor=SOMEONE
+    ).resolved
+
+
+def settle_late(ledger: Ledger, holds: list[Hold]) -> int:
+    won = 0
+    for i in range(COUNT, 0, -20):  # from the end: the others begin with the oldest
+        answers = ledger.call_all(
+            [Settle(hold.id, hold.organization_id, used(70)) for hold in holds[i - 20 : i]]
+        )
+        won += sum(isinstance(answer, ReservationOutcome) and answer.won for answer in answers)
+    return won
+
+
+def sweep_later() -> int:
+    later = timezone.now() + timedelta(minutes=11)
+    return sum(sweeper.sweep(later).unknown_released for _ in range(5))
