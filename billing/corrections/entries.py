@@ -7,25 +7,66 @@ Called in a transaction that holds the account's lock, so all of it moves at onc
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
-from collections.abc import Sequence
-from datetime import UTC, date
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
 
+from django.db import connection
 from django.db.models import F, Q
 from django.db.models.functions import Greatest
+from django.utils import timezone
+from msgspec import Struct
 
 from billing.corrections.recharge import Recharge
-from billing.models import (
-    Account,
-    CapPeriod,
-    Correction,
-    CostAdjustment,
-    CostLine,
-    UnrolledCost,
-)
+from billing.models import Account, CapPeriod, Correction, CostAdjustment, CostLine, UnrolledCost
+from gateway_site.api.errors import Conflict
+from gateway_site.database.bulk_insert import BulkInsert
 
-# Project, key, day, line item.
-DailySum = tuple[uuid.UUID, uuid.UUID, date, str]
+# Each of them is one statement, however many rows there are: the account is locked meanwhile.
+INSERT_ADJUSTMENTS, INSERT_LINES, INSERT_SUMS = map(BulkInsert, (CostAdjustment, CostLine, UnrolledCost))
+
+
+class AdjustmentEntry(Struct):
+    """A new row of CostAdjustment, by its columns."""
+
+    correction_id: uuid.UUID
+    organization_id: uuid.UUID
+    reservation_id: uuid.UUID
+    revision: int
+    from_version_id: uuid.UUID
+    to_version_id: uuid.UUID
+    charged_before_nanousd: int
+    charged_after_nanousd: int
+    uncollected_nanousd: int
+    created_at: datetime
+
+
+class LineEntry(Struct):
+    """A new row of CostLine, by its columns."""
+
+    organization_id: uuid.UUID
+    project_id: uuid.UUID
+    api_key_id: uuid.UUID
+    day: date
+    line_item: str
+    reservation_id: uuid.UUID
+    admitted_at: datetime
+    revision: int
+    quantity: int
+    amount_nanousd: int
+
+
+class SumEntry(Struct):
+    """A new row of UnrolledCost, by its columns: some lines of one key, day and item."""
+
+    organization_id: uuid.UUID
+    project_id: uuid.UUID
+    api_key_id: uuid.UUID
+    day: date
+    line_item: str
+    quantity: int = 0
+    amount_nanousd: int = 0
+    lines: int = 0
 
 
 def write_entries(correction: Correction, organization_id: uuid.UUID, recharges: Sequence[Recharge]) -> None:
@@ -33,21 +74,64 @@ def write_entries(correction: Correction, organization_id: uuid.UUID, recharges:
     difference = sum(each.difference_nanousd for each in recharges)
     Account.objects.filter(pk=organization_id).update(settled_nanousd=F("settled_nanousd") + difference)
     _count_in_caps(organization_id, recharges)
-    _add_lines(organization_id, recharges)
-    CostAdjustment.objects.bulk_create(
-        CostAdjustment(
-            correction=correction,
-            organization_id=organization_id,
-            reservation_id=each.request.id,
-            revision=each.request.revision + 1,
-            from_version_id=each.request.version_id,
-            to_version_id=each.version_id,
-            charged_before_nanousd=each.request.charged_nanousd,
-            charged_after_nanousd=each.charged_nanousd,
-            uncollected_nanousd=each.uncollected_nanousd,
+    lines = _lines(organization_id, recharges)
+    now = timezone.now()
+    adjustments = [
+        AdjustmentEntry(
+            correction.pk,
+            organization_id,
+            each.request.id,
+            each.request.revision + 1,
+            each.request.version_id,
+            each.version_id,
+            each.request.charged_nanousd,
+            each.charged_nanousd,
+            each.uncollected_nanousd,
+            now,
         )
         for each in recharges
-    )
+    ]
+    _insert(INSERT_ADJUSTMENTS, adjustments)
+    _insert(INSERT_LINES, lines)
+    _insert(INSERT_SUMS, _sums(lines))
+
+
+def _insert(statement: BulkInsert, rows: Sequence[Struct]) -> None:
+    with connection.cursor() as cursor:
+        if rows and statement.insert(cursor, rows) != len(rows):
+            # Not under the account's lock; but if it were, nothing of the page would be kept.
+            raise Conflict("Somebody else corrected the same requests at the same time.")
+
+
+def _lines(organization_id: uuid.UUID, recharges: Sequence[Recharge]) -> list[LineEntry]:
+    return [
+        LineEntry(
+            organization_id,
+            each.request.project_id,
+            each.request.key_id,
+            each.request.admitted_at.astimezone(UTC).date(),
+            item,
+            each.request.id,
+            each.request.admitted_at,
+            each.request.revision + 1,
+            quantity,
+            amount,
+        )
+        for each in recharges
+        for item, (quantity, amount) in each.changes.items()
+    ]
+
+
+def _sums(lines: Iterable[LineEntry]) -> list[SumEntry]:
+    """The lines as the report reads them at once, summed by key, day and item."""
+    found: dict[tuple[Any, ...], SumEntry] = {}
+    for line in lines:
+        group = (line.organization_id, line.project_id, line.api_key_id, line.day, line.line_item)
+        sums = found.setdefault(group, SumEntry(*group))
+        sums.quantity += line.quantity
+        sums.amount_nanousd += line.amount_nanousd
+        sums.lines += 1
+    return list(found.values())
 
 
 def _count_in_caps(organization_id: uuid.UUID, recharges: Sequence[Recharge]) -> None:
@@ -76,45 +160,4 @@ def _counts(period: CapPeriod, each: Recharge) -> bool:
         and (cap.api_key_id is None or cap.api_key_id == request.key_id)
         and period.starts_at <= request.admitted_at
         and (period.ends_at is None or request.admitted_at < period.ends_at)
-    )
-
-
-def _add_lines(organization_id: uuid.UUID, recharges: Sequence[Recharge]) -> None:
-    """The lines that differ, and their sums for the report, which shows them at once."""
-    lines = []
-    sums: defaultdict[DailySum, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for each in recharges:
-        request = each.request
-        day = request.admitted_at.astimezone(UTC).date()
-        for item, (quantity, amount) in each.changes.items():
-            lines.append(
-                CostLine(
-                    reservation_id=request.id,
-                    organization_id=organization_id,
-                    project_id=request.project_id,
-                    api_key_id=request.key_id,
-                    day=day,
-                    admitted_at=request.admitted_at,
-                    revision=request.revision + 1,
-                    line_item=item,
-                    quantity=quantity,
-                    amount_nanousd=amount,
-                )
-            )
-            totals = sums[request.project_id, request.key_id, day, item]
-            for index, added in enumerate((quantity, amount, 1)):
-                totals[index] += added
-    CostLine.objects.bulk_create(lines)
-    UnrolledCost.objects.bulk_create(
-        UnrolledCost(
-            organization_id=organization_id,
-            project_id=project_id,
-            api_key_id=key_id,
-            day=day,
-            line_item=item,
-            quantity=quantity,
-            amount_nanousd=amount,
-            lines=count,
-        )
-        for (project_id, key_id, day, item), (quantity, amount, count) in sums.items()
     )

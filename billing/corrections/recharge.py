@@ -34,12 +34,22 @@ class SettledRequest(Struct, frozen=True):
     version_id: uuid.UUID
     revision: int
     charged_nanousd: int
-    # Sums over all revisions, by line item: quantity and amount. Read for those that may change alone.
-    lines: dict[str, tuple[int, int]]
 
     def item_of(self, line: BillLine) -> str:
         """The name of a bill's line among cost lines, as the ledger writes it."""
         return f"{self.model}, {line.item}"
+
+
+# Quantity and amount of each line item.
+LineSums = dict[str, tuple[int, int]]
+
+
+class RatedRequest(Struct, frozen=True):
+    """A request that is to be charged by a version, and its cost lines, summed over all revisions."""
+
+    request: SettledRequest
+    lines: LineSums
+    version: CardVersion
 
 
 class Recharge(Struct, frozen=True):
@@ -50,50 +60,47 @@ class Recharge(Struct, frozen=True):
     charged_nanousd: int
     uncollected_nanousd: int
     # Cost lines to add, by line item: differences of quantity and amount.
-    changes: dict[str, tuple[int, int]]
+    changes: LineSums
 
     @property
     def difference_nanousd(self) -> int:
         return self.charged_nanousd - self.request.charged_nanousd
 
 
-def recharge(request: SettledRequest, version: CardVersion, available_nanousd: int) -> Recharge | None:
+def recharge(rated: RatedRequest, available_nanousd: int) -> Recharge | None:
     """
-    The request's charge by this version, with so much credit for more; None where all stays as it is.
+    The request's charge by its version, with so much credit for more; None where all stays as it is.
 
     A request that costs more than was charged is never left as it is: otherwise the same run would charge it
     once there is credit again.
     """
+    request, card = rated.request, rated.version.card
     if request.used is None:
         raise ValueError(f"{request.id} was settled without quantities.")
-    cost = bill.charge(version.card, request.used)
+    cost = bill.charge(card, request.used)
     charged = min(cost, request.charged_nanousd + max(0, available_nanousd))
     new_lines = {
         request.item_of(line): (line.quantity, line.amount_nanousd)
-        for line in bill.lines(version.card, request.used, charged)
+        for line in bill.lines(card, request.used, charged)
     }
-    changes = _differences(request.lines, new_lines)
+    changes = _differences(rated.lines, new_lines)
     if not changes and charged == cost:
         return None
-    return Recharge(request, version.id, charged, min(cost - charged, MAX_NANOUSD), changes)
+    return Recharge(request, rated.version.id, charged, min(cost - charged, MAX_NANOUSD), changes)
 
 
-def recharge_in_order(
-    requests: Iterable[tuple[SettledRequest, CardVersion]], available_nanousd: int
-) -> list[Recharge]:
+def recharge_in_order(requests: Iterable[RatedRequest], available_nanousd: int) -> list[Recharge]:
     """The new charges of one organization's requests, each with the credit that those before it left."""
     found = []
-    for request, version in requests:
-        new = recharge(request, version, available_nanousd)
+    for rated in requests:
+        new = recharge(rated, available_nanousd)
         if new is not None:
             available_nanousd -= new.difference_nanousd
             found.append(new)
     return found
 
 
-def _differences(
-    old: dict[str, tuple[int, int]], new: dict[str, tuple[int, int]]
-) -> dict[str, tuple[int, int]]:
+def _differences(old: LineSums, new: LineSums) -> LineSums:
     found = {}
     for item in (*new, *(item for item in old if item not in new)):
         (quantity, amount), (quantity_before, amount_before) = new.get(item, (0, 0)), old.get(item, (0, 0))

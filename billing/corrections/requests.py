@@ -7,11 +7,11 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from django.db.models import Q, Sum
 
-from billing.corrections.recharge import SettledRequest
+from billing.corrections.recharge import LineSums, SettledRequest
 from billing.models import (
     CostAdjustment,
     CostLine,
@@ -23,14 +23,16 @@ from billing.models import (
 )
 from billing.prices import bill
 from billing.prices.card import CardVersion
+from billing.prices.price import Quantities
 from gateway_site.api.errors import NotFound
 from gateway_site.api.identifiers import uuid_or_none
 from organization.models import Organization
 
 # Requests in one transaction: the account is locked for some tens of milliseconds.
 BATCH = 200
-# The ids of so much time are read at once.
-SLICE = timedelta(hours=1)
+# The ids of about so many cost lines are read at once.
+SLICE_LINES = 50_000
+A_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +108,43 @@ def pages_of(scope: CorrectionScope) -> Iterator[tuple[uuid.UUID, list[uuid.UUID
 
 
 def _slices(scope: CorrectionScope) -> Iterator[tuple[datetime, datetime]]:
-    """The hours of the period, in order, of those days on which the model was charged for."""
+    """The period in parts, in order, each with about as many cost lines as are read at once."""
+    begins: datetime | None = None
+    gathered = 0
+    for day, lines in _lines_by_day(scope):
+        midnight = datetime.combine(day, time(), UTC)
+        begins = begins or midnight
+        gathered += lines
+        if gathered >= SLICE_LINES:
+            parts = -(-gathered // SLICE_LINES)
+            length = (midnight + A_DAY - begins) / parts
+            for number in range(parts):
+                yield from _clipped(scope, begins + number * length, begins + (number + 1) * length)
+            begins, gathered = None, 0
+    if begins is not None:
+        yield from _clipped(scope, begins, scope.ends_at)
+
+
+def _clipped(
+    scope: CorrectionScope, starts_at: datetime, ends_at: datetime
+) -> Iterator[tuple[datetime, datetime]]:
+    starts_at, ends_at = max(starts_at, scope.starts_at), min(ends_at, scope.ends_at)
+    if starts_at < ends_at:
+        yield starts_at, ends_at
+
+
+def _lines_by_day(scope: CorrectionScope) -> list[tuple[date, int]]:
+    """How many cost lines the model has on each day of the period that has any."""
     days = Q(day__gte=scope.starts_at.astimezone(UTC).date(), day__lte=scope.ends_at.astimezone(UTC).date())
     # In one statement: a roll-up moves rows from one table to the other.
     not_yet, rolled_up = (
-        model.objects.filter(_costs_of(scope) & days).values_list("day")
+        model.objects.filter(_costs_of(scope) & days).values_list("day").annotate(Sum("lines"))
         for model in (UnrolledCost, DailyCost)
     )
-    for (day,) in sorted(not_yet.union(rolled_up)):
-        midnight = datetime.combine(day, time(), UTC)
-        for hour in range(24):
-            starts_at = max(midnight + hour * SLICE, scope.starts_at)
-            ends_at = min(midnight + (hour + 1) * SLICE, scope.ends_at)
-            if starts_at < ends_at:
-                yield starts_at, ends_at
+    found: defaultdict[date, int] = defaultdict(int)
+    for day, lines in not_yet.union(rolled_up, all=True):
+        found[day] += int(lines)
+    return sorted(found.items())
 
 
 def _costs_of(scope: CorrectionScope) -> Q:
@@ -132,36 +157,41 @@ def read_requests(
     scope: CorrectionScope, organization_id: uuid.UUID, ids: Collection[uuid.UUID]
 ) -> list[SettledRequest]:
     """The requests of a page as they stand, in its order. Read under the account's lock, they stay so."""
+    adjustments = CostAdjustment.objects.filter(reservation__in=ids).order_by("revision")
+    latest = {
+        reservation_id: charged
+        for reservation_id, *charged in adjustments.values_list(
+            "reservation_id", "to_version_id", "revision", "charged_after_nanousd"
+        )
+    }
     reservations = Reservation.objects.filter(
         pk__in=ids, organization=organization_id, model=scope.model, state=ReservationState.SETTLED
+    ).values_list(
+        "id", "project_id", "api_key_id", "admitted_at", "used", "price_version_id", "charged_nanousd"
     )
-    latest = {}
-    for adjustment in CostAdjustment.objects.filter(reservation__in=ids).order_by("revision"):
-        latest[adjustment.reservation_id] = adjustment
-    lines: dict[uuid.UUID, dict[str, tuple[int, int]]] = {}
-    sums = CostLine.objects.filter(reservation__in=ids).values_list("reservation_id", "line_item")
-    for reservation_id, item, quantity, amount in sums.annotate(Sum("quantity"), Sum("amount_nanousd")):
-        lines.setdefault(reservation_id, {})[item] = (int(quantity), int(amount))
-    found = {
-        each.pk: _settled_request(each, latest.get(each.pk), lines.get(each.pk, {})) for each in reservations
-    }
+    found = {}
+    for identifier, project_id, key_id, admitted_at, used, version_id, charged in reservations:
+        found[identifier] = SettledRequest(
+            identifier,
+            project_id,
+            key_id,
+            scope.model,
+            admitted_at,
+            None if used is None else Quantities(**used),
+            *latest.get(identifier, (version_id, 0, charged)),
+        )
     return [found[identifier] for identifier in ids if identifier in found]
 
 
-def _settled_request(
-    reservation: Reservation, latest: CostAdjustment | None, lines: dict[str, tuple[int, int]]
-) -> SettledRequest:
-    # An amount that was found out later is no matter of prices, though tokens were counted before.
-    is_by_amount = f"{reservation.model}, {bill.RECONCILED}" in lines
-    return SettledRequest(
-        id=reservation.pk,
-        project_id=reservation.project_id,
-        key_id=reservation.api_key_id,
-        model=reservation.model,
-        admitted_at=reservation.admitted_at,
-        used=None if is_by_amount else reservation.used_quantities,
-        version_id=latest.to_version_id if latest else reservation.price_version_id,
-        revision=latest.revision if latest else 0,
-        charged_nanousd=latest.charged_after_nanousd if latest else reservation.charged_nanousd or 0,
-        lines=lines,
-    )
+def read_lines(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, LineSums]:
+    """The cost lines of these requests, each item summed over all revisions."""
+    found: dict[uuid.UUID, LineSums] = {}
+    sums = CostLine.objects.filter(reservation__in=ids).values_list("reservation_id", "line_item")
+    for reservation_id, item, quantity, amount in sums.annotate(Sum("quantity"), Sum("amount_nanousd")):
+        found.setdefault(reservation_id, {})[item] = (int(quantity), int(amount))
+    return found
+
+
+def is_priced(request: SettledRequest, lines: LineSums) -> bool:
+    """Whether its charge follows from quantities: an amount that was found out later has no price."""
+    return request.used is not None and f"{request.model}, {bill.RECONCILED}" not in lines

@@ -19,11 +19,13 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from billing.corrections.entries import write_entries
-from billing.corrections.recharge import Recharge, SettledRequest, recharge_in_order
+from billing.corrections.recharge import RatedRequest, Recharge, SettledRequest, recharge_in_order
 from billing.corrections.requests import (
     CorrectionScope,
     VersionTimeline,
+    is_priced,
     pages_of,
+    read_lines,
     read_requests,
 )
 from billing.corrections.totals import OrganizationTotals, RerateResult
@@ -32,7 +34,6 @@ from billing.ledger.rows import NeededRows
 from billing.models import Account, Correction, PriceVersion, Reservation, ReservationState
 from billing.models.corrections import ACTOR_LENGTH, REASON_LENGTH
 from billing.money import usd
-from billing.prices.card import CardVersion
 from gateway_site.api.errors import InvalidRequest, NotFound
 from organization.audit import trail
 from organization.audit.trail import Actor
@@ -119,16 +120,21 @@ class _DryRun:
 
     def _recharges(self, requests: Sequence[SettledRequest], available_nanousd: int) -> list[Recharge]:
         """The new charges of those requests that are not charged by the right card."""
-        meant: list[tuple[SettledRequest, CardVersion]] = []
+        wrong = []
         for request in requests:
             version = self.scope.version or self._timeline.at(request.admitted_at)
-            if request.used is None:
-                self.result.skip(request, WITHOUT_QUANTITIES)
-            elif version is None:
+            if version is None:
                 self.result.skip(request, WITHOUT_VERSION)
             elif not self._timeline.is_same_card(request.version_id, version):
-                meant.append((request, self._timeline.card_of(version)))
-        return recharge_in_order(meant, available_nanousd)
+                wrong.append((request, self._timeline.card_of(version)))
+        lines = read_lines([request.id for request, _ in wrong])
+        rated = []
+        for request, card in wrong:
+            if is_priced(request, lines[request.id]):
+                rated.append(RatedRequest(request, lines[request.id], card))
+            else:
+                self.result.skip(request, WITHOUT_QUANTITIES)
+        return recharge_in_order(rated, available_nanousd)
 
 
 class _Run(_DryRun):

@@ -12,7 +12,7 @@ from django.db import connection, models
 
 class BulkInsert:
     """
-    Inserts rows of a model, whose keys they bring along; what is there already stays as it is.
+    Inserts rows of a model, with their keys unless the database makes those; what is there already stays.
 
     Rows are anything that has the model's columns as attributes. To adapt each value in Python, and to run a
     statement for each row, took ten times as long, in a thread that shares the interpreter with requests.
@@ -20,7 +20,8 @@ class BulkInsert:
 
     def __init__(self, model: type[models.Model]) -> None:
         self._table = model._meta.db_table
-        self._fields = model._meta.local_concrete_fields
+        fields = model._meta.local_concrete_fields
+        self._fields = [field for field in fields if not isinstance(field, models.AutoField)]
         self._values = attrgetter(*(field.attname for field in self._fields))
         self._statements: dict[str, str] = {}
 

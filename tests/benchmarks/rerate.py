@@ -95,9 +95,10 @@ def compare(count: int) -> None:
 
 
 def timed(name: str, work: Callable[[], Measured]) -> Measured:
-    started = time.monotonic()
+    started, processor = time.monotonic(), time.process_time()
     result = work()
-    say(f"  {name:26} {time.monotonic() - started:6.1f} s")
+    took, used = time.monotonic() - started, time.process_time() - processor
+    say(f"  {name:26} {took:6.1f} s, of which {used:5.1f} s of this process's processor time")
     return result
 
 
