@@ -29,7 +29,7 @@ from gateway_site.api.identifiers import uuid_or_none
 from organization.models import Organization
 
 # Requests in one transaction: the account is locked for some tens of milliseconds.
-BATCH = 200
+BATCH = 100
 # The ids of about so many cost lines are read at once.
 SLICE_LINES = 50_000
 A_DAY = timedelta(days=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.apps import apps
@@ -18,7 +19,7 @@ from django.urls import reverse
 from billing import services as billing_services
 from billing.ledger import batch
 from billing.ledger.operations import Hold, LedgerLimits, MarkUnknown, Operation, Settle
-from billing.models import Account, CostLine, CreditGrant, LedgerAudit, Reservation, SpendingCap
+from billing.models import Account, Correction, CostLine, CreditGrant, LedgerAudit, Reservation, SpendingCap
 from billing.prices.price import Quantities
 from gateway_site.console import roles, users
 from gateway_site.console.kit.actions import Action, actions_of
@@ -34,6 +35,7 @@ from tests.inference.activity.factories import make_request
 from tests.policies.factories import verdict
 
 USD = 10**9
+PERIOD = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 NEVER_PROBED = "http://127.0.0.1:9/v1"
 
 
@@ -70,6 +72,9 @@ def make_sample_rows(name: str = "Acme", words: str = "Internal") -> SampleRows:
     rows += [
         make_request(key, model=name),
         LedgerAudit.objects.create(seconds=0.1, broken=0),
+        Correction.objects.create(
+            model=name, starts_at=PERIOD[0], ends_at=PERIOD[1], reason=words[:500], actor=name[:250]
+        ),
         AuditEvent.objects.latest("id"),
         User.objects.create_user(f"guest {name}"[:150], is_staff=True),
     ]
@@ -169,6 +174,13 @@ FORMS: dict[str, dict[str, str]] = {
     "settle": {"cost": "0.00000005"},
     "publish": {"mode": "monitoring", "seen_revision": ""},
     "sync": {"before_ids": ""},
+    "rerate_period": {
+        "starts_at": "2026-01-01 00:00",
+        "ends_at": "2026-01-02 00:00",
+        "charge_by": "in_force",
+        "organization": "",
+        "reason": "",
+    },
     "change_role": {"role": roles.BILLING},
 }
 CONFIRMED = {"confirmed": "yes", "asked": "yes"}
@@ -190,6 +202,7 @@ MODELS = [
     Reservation,
     CostLine,
     LedgerAudit,
+    Correction,
     Policy,
     PolicyVersion,
     Verdict,
