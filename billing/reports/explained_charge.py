@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from django.conf import settings
 
-from billing.models import CostLine, PriceVersion, Reservation
-from billing.money import price_text, usd
+from billing.corrections import ChargeRevision, history_of
+from billing.models import PriceVersion, Reservation
+from billing.money import usd
 from billing.prices import bill
-from billing.prices.card import PriceCard
+from billing.prices.bill import BillLine
+from billing.prices.card_text import price_with_unit
 from billing.prices.hold import hold_amount
 from billing.prices.parts import PARTS, PricePart
-from billing.prices.price import Quantities
+from billing.prices.price import Price, Quantities
 from billing.reports.outcome_sentences import loss_sentence, outcome_sentence, unknown_sentence
-
-A_MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,30 @@ class UnknownOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainedCorrection:
+    """A change of a request's charge after its settlement. Amounts are exact, in USD."""
+
+    made_at: datetime
+    reason: str
+    # The price version that it is charged by since, and where that comes from.
+    version_id: uuid.UUID
+    source: str
+    before: str
+    after: str
+    # With its sign; and by line.
+    difference: str
+    changes: str
+    # What there was no credit for, as nearly always nothing.
+    uncollected: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainedCharge:
     """A request's money in full. Amounts are exact, in USD; empty is what there is none of."""
 
     reservation: Reservation
-    # None only where somebody has deleted it from the database.
+    # By which it is charged: that of its admission, or of the last correction. None only where the database
+    # has lost it.
     version: PriceVersion | None
     hold: ExplainedHold
     lines: list[PricedLine]
@@ -70,29 +91,34 @@ class ExplainedCharge:
     outcome: str
     operator_loss: str
     unknown: UnknownOutcome | None
+    # Oldest first.
+    corrections: list[ExplainedCorrection]
 
 
 def explain_charge(reservation: Reservation) -> ExplainedCharge:
-    """Gather all that explains a request's charge, in two queries."""
-    version = PriceVersion.objects.filter(pk=reservation.price_version_id).first()
-    card = None if version is None else version.card
-    charged = reservation.charged_nanousd
-    used = reservation.used_quantities
-    lines = _lines(reservation)
-    # What was settled at an amount was not priced by the card.
-    is_priced = bill.RECONCILED not in lines
+    """Gather all that explains a request's charge, in three queries."""
+    revisions = history_of(reservation)
+    last = revisions[-1] if revisions else None
+    admitted_under = reservation.price_version_id
+    versions = PriceVersion.objects.in_bulk([admitted_under, *(each.version_id for each in revisions)])
+    version = versions.get(last.version_id if last else admitted_under)
+    charged = last.charged_nanousd if last else reservation.charged_nanousd
+    first_charged = reservation.charged_nanousd
+    price = _price_of_lines(version, last, reservation.used_quantities)
     return ExplainedCharge(
         reservation=reservation,
         version=version,
-        hold=_hold(reservation, card),
-        lines=[_priced(item, *sums, card, used) for item, sums in lines.items()],
-        tier=_tier(card, used) if is_priced else "",
+        hold=_hold(reservation, versions.get(admitted_under)),
+        lines=[_priced(line, price) for line in last.lines] if last else [],
+        tier=_tier(version, reservation.used_quantities) if price else "",
         charged=None if charged is None else usd(charged),
-        released=None if charged is None else usd(reservation.reserved_nanousd - charged),
-        full_cost=_full_cost(reservation),
+        released=None if first_charged is None else usd(reservation.reserved_nanousd - first_charged),
+        full_cost=_full_cost(last),
         outcome=outcome_sentence(reservation),
-        operator_loss=loss_sentence(reservation),
+        # A correction charges anew, and says what it could not.
+        operator_loss=loss_sentence(reservation) if len(revisions) < 2 else "",
         unknown=_unknown(reservation),
+        corrections=[_correction(*pair, versions) for pair in pairwise(revisions)],
     )
 
 
@@ -112,12 +138,12 @@ def _counted(part: PricePart, count: int) -> str:
 # --- the hold -----------------------------------------------------------------------------------------
 
 
-def _hold(reservation: Reservation, card: PriceCard | None) -> ExplainedHold:
+def _hold(reservation: Reservation, version: PriceVersion | None) -> ExplainedHold:
     now = reservation.reserved_nanousd
     bounds = reservation.bound_quantities
-    if card is None or bounds == Quantities():
+    if version is None or bounds == Quantities():
         return ExplainedHold(usd(now))
-    at_admission = hold_amount(card, bounds)
+    at_admission = hold_amount(version.card, bounds)
     if now > at_admission:
         change = (
             f"Extended by ${usd(now - at_admission)}: more was used than the bounds that it was held for."
@@ -140,39 +166,53 @@ def _unknown(reservation: Reservation) -> UnknownOutcome | None:
 # --- the lines ----------------------------------------------------------------------------------------
 
 
-def _lines(reservation: Reservation) -> dict[str, tuple[int, int]]:
-    """Quantity and amount of each item, with all that corrections added to it."""
-    sums: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for line in CostLine.objects.filter(reservation_id=reservation.pk).order_by("revision", "pk"):
-        item = line.line_item.removeprefix(f"{reservation.model}, ")
-        quantity, amount = sums[item]
-        sums[item] = quantity + line.quantity, amount + line.amount_nanousd
-    return dict(sums)
+def _price_of_lines(
+    version: PriceVersion | None, last: ChargeRevision | None, used: Quantities | None
+) -> Price | None:
+    """The flat price that the lines were made by; none for an amount that was found out later."""
+    if version is None or last is None or used is None:
+        return None
+    is_amount = any(line.item == bill.RECONCILED for line in last.lines)
+    return None if is_amount else version.card.price_for(used.prompt)
 
 
-def _full_cost(reservation: Reservation) -> str:
-    charged, loss = reservation.charged_nanousd, reservation.operator_loss_nanousd
-    if reservation.state != Reservation.State.SETTLED or charged is None or not loss:
+def _full_cost(last: ChargeRevision | None) -> str:
+    if last is None or not last.uncollected_nanousd:
         return ""
-    return usd(charged + loss)
+    return usd(last.charged_nanousd + last.uncollected_nanousd)
 
 
-def _priced(
-    item: str, quantity: int, amount: int, card: PriceCard | None, used: Quantities | None
-) -> PricedLine:
-    part = next((part for part in PARTS if part.item == item), None)
-    price = ""
-    if part is not None and card is not None and used is not None:
-        price = _price(part, getattr(card.price_for(used.prompt), part.name))
-    return PricedLine(item, f"{quantity:,}", price, usd(amount))
+def _priced(line: BillLine, price: Price | None) -> PricedLine:
+    part = next((part for part in PARTS if part.item == line.item), None)
+    text = "" if part is None or price is None else price_with_unit(part, getattr(price, part.name))
+    return PricedLine(line.item, f"{line.quantity:,}", text, usd(line.amount_nanousd))
 
 
-def _price(part: PricePart, picousd: int) -> str:
-    if part.is_per_token:
-        return f"${price_text(picousd * A_MILLION)} per million"
-    return f"${price_text(picousd)} each"
-
-
-def _tier(card: PriceCard | None, used: Quantities | None) -> str:
-    over = None if card is None or used is None else card.tier_of(used.prompt)
+def _tier(version: PriceVersion | None, used: Quantities | None) -> str:
+    over = None if version is None or used is None else version.card.tier_of(used.prompt)
     return "" if over is None else f"prompt over {over:,} tokens"
+
+
+# --- corrections --------------------------------------------------------------------------------------
+
+
+def _correction(
+    before: ChargeRevision, after: ChargeRevision, versions: Mapping[uuid.UUID, PriceVersion]
+) -> ExplainedCorrection:
+    version = versions.get(after.version_id)
+    return ExplainedCorrection(
+        made_at=after.made_at,
+        reason=after.reason,
+        version_id=after.version_id,
+        source="" if version is None else version.source,
+        before=usd(before.charged_nanousd),
+        after=usd(after.charged_nanousd),
+        difference=_signed(after.difference_nanousd),
+        changes=", ".join(f"{line.item} {_signed(line.amount_nanousd)}" for line in after.changes),
+        uncollected=usd(after.uncollected_nanousd) if after.uncollected_nanousd else "",
+    )
+
+
+def _signed(nanousd: int) -> str:
+    sign = "-" if nanousd < 0 else "+" if nanousd else ""
+    return f"{sign}${usd(abs(nanousd))}"

@@ -48,7 +48,7 @@ class Receipt:
 
 
 def receipt_of(activity: Activity, *, with_money: bool, with_verdicts: bool) -> Receipt:
-    """Gather the receipt, with the parts that the reader may see. Four queries at most."""
+    """Gather the receipt, with the parts that the reader may see. Six queries at most."""
     first = activity.first_token_ms
     return Receipt(
         activity=activity,

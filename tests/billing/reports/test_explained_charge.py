@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
+from billing.corrections.requests import CorrectionScope
+from billing.corrections.rerate import rerate
 from billing.ledger.operations import Expire, Hold, MarkUnknown, Operation, Reconcile, Release, Settle
 from billing.models import ChargeBasis as Basis
 from billing.models import EndedBy, PriceVersion, Reservation, ReservationState
@@ -14,9 +16,10 @@ from billing.prices.bill import charge
 from billing.prices.card import PriceCard, Rate, Tier
 from billing.prices.hold import hold_amount
 from billing.prices.price import Quantities
+from billing.prices.versions import add_version
 from billing.reports.explained_charge import ExplainedCharge, explain_charge, quantities_text
 from billing.reports.outcome_sentences import outcome_sentence
-from tests.billing.factories import PRICE, Customer, make_customer, version_of
+from tests.billing.factories import PRICE, SOMEONE, Customer, make_customer, version_of
 from tests.billing.settled_requests import FIRST, apply
 
 TIERED = PriceCard(
@@ -48,8 +51,8 @@ def end(hold: Hold, operation: Operation, clock: time = LATER) -> ExplainedCharg
     return explain_charge(Reservation.objects.get(pk=hold.id))
 
 
-def settle(hold: Hold, used: Quantities, *ending: Basis | EndedBy) -> ExplainedCharge:
-    return end(hold, Settle(hold.id, hold.organization_id, used, *ending))
+def settle(hold: Hold, used: Quantities) -> ExplainedCharge:
+    return end(hold, Settle(hold.id, hold.organization_id, used))
 
 
 def test_it_works(customer: Customer) -> None:
@@ -59,10 +62,10 @@ def test_it_works(customer: Customer) -> None:
     explained = settle(hold, used)
 
     assert [(line.item, line.quantity, line.price) for line in explained.lines] == [
-        ("prompt", "200,000", "$6 per million"),
-        ("cached prompt", "1", "$0.6 per million"),
-        ("completion", "1,000", "$22.5 per million"),
-        ("image", "1", "$0.002 each"),
+        ("prompt", "200,000", "$6 per million tokens"),
+        ("cached prompt", "1", "$0.6 per million tokens"),
+        ("completion", "1,000", "$22.5 per million tokens"),
+        ("image", "1", "$0.002 per image"),
     ]
     assert [line.amount for line in explained.lines] == ["1.2", "0.0000006", "0.0225", "0.002"]
     assert explained.charged == usd(charge(TIERED, used)) == "1.2245006"
@@ -81,7 +84,7 @@ def test_a_prompt_at_the_threshold_has_the_lower_price(customer: Customer) -> No
     explained = settle(admit(customer), Quantities(prompt=200_000))
 
     assert explained.tier == ""
-    assert explained.lines[0].price == "$3 per million"
+    assert explained.lines[0].price == "$3 per million tokens"
 
 
 def test_more_than_the_bounds_extends_the_hold(customer: Customer) -> None:
@@ -158,6 +161,54 @@ def test_an_amount_that_was_found_out_later_has_no_price(customer: Customer) -> 
     assert explained.outcome == (
         "The deadline passed before the end: what it cost was found out later, and charged then."
     )
+
+
+def test_a_correction_shows_old_new_and_difference(customer: Customer) -> None:
+    hold = admit(customer)
+    settle(hold, Quantities(prompt=200_001, completion=1_000))
+    cheaper = PriceCard({**TIERED.rates, "prompt": Rate(3_000_000), "image": Rate(0)})
+    starts_at = datetime.combine(FIRST, time(), UTC)
+    version, _ = add_version(
+        model="gpt", card=cheaper, source="list of March", actor=SOMEONE, valid_from=starts_at
+    )
+    scope = CorrectionScope("gpt", starts_at, starts_at + timedelta(days=1))
+    rerate(scope, actor=SOMEONE, reason="The list was wrong.")
+
+    explained = explain_charge(Reservation.objects.get(pk=hold.id))
+
+    (correction,) = explained.corrections
+    assert (correction.before, correction.after) == ("1.222506", "0.622503")
+    assert correction.difference == "-$0.600003"
+    assert correction.changes == "prompt -$0.600003"
+    assert (correction.reason, correction.source) == ("The list was wrong.", "list of March")
+    assert correction.version_id == version.pk
+    assert correction.uncollected == ""
+    # What stands now.
+    assert explained.version == version
+    assert explained.charged == "0.622503"
+    assert [(line.item, line.price, line.amount) for line in explained.lines] == [
+        ("prompt", "$3 per million tokens", "0.600003"),
+        ("completion", "$22.5 per million tokens", "0.0225"),
+    ]
+    # As it was admitted.
+    assert explained.hold.at_admission == usd(hold.amount_nanousd)
+    assert explained.hold.change == ""
+
+
+def test_a_correction_that_there_is_no_credit_for_says_who_bears_it(db: None) -> None:
+    hold = admit(make_customer(credit=110), PRICE, Quantities(prompt=100))
+    settle(hold, Quantities(prompt=100))
+    dearer = PriceCard.flat(prompt=2_000, completion=1_000)
+    starts_at = datetime.combine(FIRST, time(), UTC)
+    add_version(model="gpt", card=dearer, source="tests", actor=SOMEONE, valid_from=starts_at)
+    rerate(CorrectionScope("gpt", starts_at, starts_at + timedelta(days=1)), actor=SOMEONE)
+
+    explained = explain_charge(Reservation.objects.get(pk=hold.id))
+
+    (correction,) = explained.corrections
+    assert (correction.difference, correction.uncollected) == ("+$0.00000001", "0.00000009")
+    assert (explained.charged, explained.full_cost) == ("0.00000011", "0.0000002")
+    assert explained.operator_loss == ""
 
 
 def test_a_released_hold_has_no_lines(customer: Customer) -> None:

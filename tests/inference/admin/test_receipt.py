@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from billing.corrections.requests import CorrectionScope
+from billing.corrections.rerate import rerate
 from billing.ledger.operations import MarkUnknown, Settle
 from billing.models import ChargeBasis as Basis
 from billing.models import CostLine, EndedBy, Reservation
@@ -20,6 +22,7 @@ from billing.money import usd
 from billing.prices.card import PriceCard, Rate, Tier
 from billing.prices.hold import hold_amount
 from billing.prices.price import Quantities
+from billing.prices.versions import add_version
 from inference.models import Activity
 from organization.models import Project, ProjectKey
 from policies import services
@@ -123,7 +126,7 @@ def test_each_line_is_a_quantity_at_a_price(db: None) -> None:
     page = read(owner(), request)
 
     assert PRICE.rates["prompt"].picousd * 10**6 == 10**9  # pico-USD
-    assert page.count("$0.001 per million") == 2
+    assert page.count("$0.001 per million tokens") == 2
     for amount in ("$0.00000003", "$0.00000002", "$0.00000005"):
         assert amount in page
     assert_books_balance()
@@ -152,8 +155,8 @@ def test_it_says_by_which_prices_and_for_which_bounds(db: None) -> None:
     version = Reservation.objects.get().price_version
     for text in (
         "prompt over 20 tokens",
-        "$0.002 per million",
-        "$0.000000007 each",
+        "$0.002 per million tokens",
+        "$0.000000007 per request",
         f'<code title="{version.pk}">{version.pk.hex[:8]}</code>',
         f"{version.valid_from:%Y-%m-%d %H:%M:%S} UTC",
         "<dd>tests</dd>",
@@ -181,6 +184,41 @@ def test_an_unknown_outcome_says_since_when_and_until_when(db: None) -> None:
         "the hold is released by itself",
     ):
         assert text in page
+    assert_books_balance()
+
+
+def test_a_correction_is_there_with_old_new_and_difference(db: None) -> None:
+    customer = make_customer(credit=10**9)
+    yesterday = timezone.now().date() - timedelta(days=1)
+    settle(Used(customer, yesterday, prompt=30, completion=20))
+    request = make_request(customer.key, id=Reservation.objects.get().pk)
+    ada = owner()
+    assert "receipt-corrections" not in read(ada, request)
+    starts_at = datetime.combine(yesterday, time(), UTC)
+    add_version(
+        model="gpt",
+        card=PriceCard.flat(prompt=1_000, completion=3_000),
+        source="the right list",
+        actor=SOMEONE,
+        valid_from=starts_at,
+    )
+    scope = CorrectionScope("gpt", starts_at, starts_at + timedelta(days=1))
+    rerate(scope, actor=SOMEONE, reason=HOSTILE)
+
+    page = read(ada, request)
+
+    assert HOSTILE not in page
+    section = page.split('id="receipt-corrections"')[1]
+    for text in (
+        "$0.00000005<",
+        "$0.00000009<",
+        "+$0.00000004<",
+        "completion +$0.00000004",
+        "the right list",
+    ):
+        assert text in section
+    assert '<td class="is-number">$0.00000009</td></tr></tfoot>' in page
+    assert "receipt-corrections" not in read(person("inference.view_activity"), request)
     assert_books_balance()
 
 
