@@ -154,8 +154,8 @@ QUESTIONS = [
         "`start_time` (required), `end_time`, `bucket_width` (`1d`), `project_ids`, `api_key_ids`, "
         "`group_by`, `limit` (default 7), `page`; lists repeated, with commas, or as `name[]`. A bucket is a "
         "UTC day, or the part of it between the bounds: `start_time` and `end_time` say which",
-        "names pinned: the OpenAI SDK sends these, lists as `name[]`; buckets open: the bounds are seconds and "
-        "the buckets daily, and only if buckets are cut off at the bounds do adjacent reports add up",
+        "names pinned: the OpenAI SDK sends these, lists as `name[]`; buckets open: the bounds are seconds "
+        "and the buckets daily, and only if buckets are cut off at the bounds do adjacent reports add up",
         "billing/reports/query.py",
     ),
     OpenQuestion(
