@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
+from msgspec import structs
 
 from billing.prices import versions
 from billing.prices.card import PriceCard
@@ -21,6 +22,7 @@ from inference.backends.credentials import checked_credential
 from inference.backends.kinds import KINDS, BackendKind
 from inference.catalog import credentials_vault, served_models
 from inference.catalog.credentials_vault import CredentialUnreadable
+from inference.catalog.image_tokens import image_tokens_of
 from inference.catalog.vocabularies import complete_vocabulary
 from inference.models import MODEL_ID_LENGTH, Backend, CatalogModel, Deployment, PassedCheck
 from inference.tokenizer import VOCABULARIES
@@ -104,7 +106,7 @@ def save_model(
         )
         _check_model(model, wanted)
         _apply(model, wanted, is_new, actor)
-        _save_prices(model, prices or {}, card, valid_from, actor, is_confirmed)
+        _save_prices(model, prices or {}, card, valid_from, actor, is_confirmed, upstream_ids)
     return model, is_new
 
 
@@ -267,10 +269,14 @@ def _save_prices(
     valid_from: datetime | None,
     actor: Actor,
     is_confirmed: bool,
+    upstream_ids: Sequence[str],
 ) -> None:
     before = versions.in_force_for(model.pk, valid_from) if prices else None
     if prices:
-        card = versions.changed_card(card or (before.card if before else None), prices)
+        known = card or (before.card if before else None)
+        card = versions.changed_card(known, prices)
+        if known is None and card is not None:
+            card = structs.replace(card, image_tokens=image_tokens_of(model.pk, upstream_ids))
     if card is None:
         return
     _, is_new = versions.add_version(

@@ -110,11 +110,19 @@ def vocabulary_text(name: str, is_exact: bool) -> str:
     return name if is_exact else f"{name}, approximate"
 
 
+def last_segment(name: str) -> str:
+    """What a name ends with after the last `/`, in lower case and with `-` for whatever separates."""
+    return _plain(name.rpartition("/")[2])
+
+
 def _family(name: str) -> VocabularyChoice | None:
-    """The choice of the first family in a name: in its last part, else in the path before it."""
-    segments = [_SEPARATORS.sub("-", part).strip("-") for part in name.lower().split("/")]
-    for text in (segments[-1], "-".join(segments[:-1])):
+    """The choice of the first family in a name: in its last segment, else in the path before it."""
+    for text in (last_segment(name), _plain(name.rpartition("/")[0])):
         for pattern, choice in _ROWS:
             if pattern.search(text):
                 return choice
     return None
+
+
+def _plain(text: str) -> str:
+    return _SEPARATORS.sub("-", text.lower()).strip("-")

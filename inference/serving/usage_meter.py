@@ -67,6 +67,8 @@ class UsageMeter:
         self._uncounted: list[str] = []
         self._counted = 0
         self._finished: set[int] = set()
+        # Whether the last report came after the end of every completion.
+        self._is_whole_reported = False
         # Whether any event has come, and whether any of the answer was generated.
         self._has_begun = False
         self.has_output = False
@@ -100,8 +102,9 @@ class UsageMeter:
         if usage.prompt_tokens > self._credible_prompt or usage.completion_tokens > self._credible_completion:
             self._watch.warn("many times what the request can have used")
             return
+        earlier = self._watch.latest
         if not self.has_output:
-            # The input alone, perhaps as counted by a backend that another one now answers for.
+            # Of the input alone, perhaps by a backend that another one now answers for: it may be less now.
             self._watch.latest = None
         believed = self._watch.report(
             usage.prompt_tokens,
@@ -109,20 +112,18 @@ class UsageMeter:
             has_output=self.has_output,
             **usage.details,
         )
-        if believed is not None:
+        if believed is None:
+            self._watch.latest = earlier
+        else:
             self._uncounted.clear()
             self._counted = 0
+            self._is_whole_reported = len(self._finished) >= self._completions
             self.has_output = self.has_output or believed.completion_tokens > 0
 
     @property
     def basis(self) -> ChargeBasis:
         """USAGE where the backend itself reported the whole: after every Finish, and nothing came later."""
-        is_reported = (
-            self._watch.latest is not None
-            and len(self._finished) >= self._completions
-            and not self._uncounted
-            and not self._counted
-        )
+        is_reported = self._is_whole_reported and not self._uncounted and not self._counted
         return ChargeBasis.USAGE if is_reported else ChargeBasis.OBSERVED
 
     def usage(self) -> Usage | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from billing.prices.card import DEFAULT_IMAGE_TOKENS
+from inference.catalog.image_tokens import image_tokens_of
 from inference.catalog.vocabularies import USUAL_VOCABULARY, choose_vocabulary, vocabulary_text
 from inference.tokenizer import VOCABULARIES
 
@@ -111,6 +113,12 @@ def test_a_family_is_known_by_its_name(vocabulary: str, is_exact: bool, names: l
 def test_every_vocabulary_is_there_and_has_a_family() -> None:
     assert set(EXACT) == set(VOCABULARIES)
     assert USUAL_VOCABULARY in VOCABULARIES
+
+
+def test_the_tokens_of_an_image_are_usual_unless_a_family_counts_more() -> None:
+    assert image_tokens_of("acme/fast") == image_tokens_of("gpt-4o") == DEFAULT_IMAGE_TOKENS
+    assert image_tokens_of("acme/fast", ["openai/GPT-4o-mini-2024-07-18"]) == 48_200
+    assert image_tokens_of("gpt-4.1-nano") > image_tokens_of("o4-mini") > DEFAULT_IMAGE_TOKENS
 
 
 def test_a_path_names_the_family_where_the_file_does_not() -> None:

@@ -85,6 +85,13 @@ def _with(**changes: Any) -> UsageOf:
     return usage_of
 
 
+# A long prompt with something of everything, as the figures of chat completions; Messages has fewer.
+DETAILED: dict[str, Any] = {
+    "prompt_tokens": 300_000,
+    "total_tokens": 300_005,
+    "prompt_tokens_details": {"cached_tokens": 1_000, "cache_write_tokens": 9_000, "audio_tokens": 200},
+    "completion_tokens_details": {"reasoning_tokens": 3, "audio_tokens": 1},
+}
 HTML = b"<html><body><h1>502 Bad Gateway</h1><p>nginx at 10.0.0.7</p></body></html>"
 
 PLAIN: dict[str, Plain] = {
@@ -166,6 +173,8 @@ SCRIPTS: dict[str, Script] = {
     "usage_huge": Script(usage_of=_with(completion_tokens=2**70)),
     "usage_total": Script(usage_of=_with(total_tokens=999)),
     "usage_cached": Script(usage_of=_with(prompt_tokens_details={"cached_tokens": 5000})),
+    "usage_details": Script(usage_of=_with(**DETAILED)),
+    "usage_details_cut": Script(usage_of=_with(**DETAILED), end="reset"),
     "usage_over_bound": Script(usage_of=_with(completion_tokens=1_000_000, total_tokens=1_000_011)),
     "usage_two": Script(usage_counts=(3, None)),
     "usage_shrinking": Script(usage_counts=(None, 2)),

@@ -169,11 +169,11 @@ class MessagesSpeech:
             return None
         words = {"output_tokens": usage["completion_tokens"]}
         if not is_final:
-            cached = usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
+            details = usage.get("prompt_tokens_details", {})
             words |= {
                 "input_tokens": usage["prompt_tokens"],
-                "cache_read_input_tokens": cached,
-                "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": details.get("cached_tokens", 0),
+                "cache_creation_input_tokens": details.get("cache_write_tokens", 0),
             }
         return words
 
