@@ -155,13 +155,13 @@ class CatalogModelAdmin(ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: CatalogModel, form: Any, change: bool) -> None:
         # The deployments are saved after the model; their names tell its vocabulary already now.
-        upstream_ids = [text for name, text in request.POST.items() if name.endswith("-upstream_id") and text]
+        names = [name for name in request.POST if name.endswith("-upstream_id")]
         saved, _ = services.save_model(
             model_id=obj.pk,
             changes=form.changed_columns,
             prices=form.changed_prices,
             actor=Actor.staff(request.user),
-            upstream_ids=upstream_ids,
+            upstream_ids=[text for name in names if (text := request.POST.get(name))],
         )
         obj.pk = saved.pk
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 from msgspec import Struct
@@ -238,5 +238,5 @@ class MessagesReader:
         return max(0, written - hour), min(hour, written)
 
 
-def _is_count(figure: Any) -> bool:
+def _is_count(figure: object) -> TypeGuard[int]:
     return type(figure) is int and figure >= 0

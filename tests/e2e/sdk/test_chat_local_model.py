@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 MODEL = llama_server.MODEL_ID
-# No tokenizer: the server itself says what it counted, and is asked to.
+# The nearest tokenizer: the server itself says what it counted, and is asked to.
 COLUMNS: dict[str, Any] = {"tokenizer": "", "context_length": 4096, "max_output_length": 512}
 MESSAGES: Any = [{"role": "user", "content": "What is the capital of France?"}]
 
