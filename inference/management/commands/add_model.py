@@ -5,10 +5,13 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db import transaction
 
+from billing.models import PriceVersion
+from billing.prices import versions
+from billing.prices.card_text import card_rows, read_card, write_card
 from gateway_site.management.operator_command import OperatorCommand
 from inference.catalog import services
 from inference.catalog.vocabularies import vocabulary_text
-from inference.management.price_arguments import add_price_arguments, prices_in, pricing_of
+from inference.management.price_arguments import add_price_arguments, price_options, pricing_of
 from inference.tokenizer import VOCABULARIES
 from organization.audit.trail import Actor
 
@@ -57,11 +60,14 @@ class Command(OperatorCommand):
         actor = Actor.command("add_model")
         row = services.find_backend(backend)
         given = {name: options[name] for name in COLUMNS if options[name] is not None}
+        prices = price_options(options)
         with transaction.atomic():
             model, is_new = services.save_model(
                 model_id=id,
                 changes=given,
-                prices=prices_in(options),
+                card=prices.card_for(id),
+                valid_from=prices.valid_from,
+                is_confirmed=prices.is_confirmed,
                 actor=actor,
                 upstream_ids=[upstream_id or id],
             )
@@ -73,7 +79,7 @@ class Command(OperatorCommand):
             "backend": row.name,
             "upstream_id": deployment.upstream_id,
             "weight": deployment.weight,
-            "pricing": pricing_of(model),
+            **_price_fields(versions.in_force_for(model.pk, prices.valid_from)),
             "context_length": model.context_length,
             "max_output_length": model.max_output_length,
             "tokenizer": model.tokenizer,
@@ -86,9 +92,24 @@ class Command(OperatorCommand):
     def describe(self, outcome: dict[str, Any]) -> str:
         verb = "Added" if outcome["created"] else "Changed"
         vocabulary = vocabulary_text(outcome["tokenizer"], outcome["is_tokenizer_exact"])
-        line = (
+        lines = [
             f"{verb} model {outcome['id']} on {outcome['backend']}. Its tokens are counted by {vocabulary}."
-        )
+        ]
+        if outcome["card"] is not None:
+            version = f"version {outcome['price_version']}, from {outcome['valid_from']}"
+            lines.append(f"Prices ({version}):")
+            lines += [f"  {item}: {words}" for item, words in card_rows(read_card(outcome["card"]))]
         if not outcome["is_priced"]:
-            line += " It has no price and is not served until it has."
-        return line
+            what = "no price" if outcome["card"] is None else "no price in force yet"
+            lines.append(f"It has {what} and is not served until it has.")
+        return "\n".join(lines)
+
+
+def _price_fields(version: PriceVersion | None) -> dict[str, Any]:
+    """What is printed of a price version: per token as clients read it, and the card per million tokens."""
+    return {
+        "pricing": pricing_of(version.card if version else None),
+        "card": write_card(version.card) if version else None,
+        "price_version": str(version.pk) if version else None,
+        "valid_from": version.valid_from.isoformat() if version else None,
+    }

@@ -4,10 +4,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from billing.prices.card_text import card_summary, read_card, write_card
 from gateway_site.management.operator_command import OperatorCommand
 from inference.catalog import services
 from inference.catalog.model_import import import_models
-from inference.management.price_arguments import add_price_arguments, prices_in
+from inference.management.price_arguments import add_price_arguments, price_options
 from organization.audit.trail import Actor
 
 
@@ -22,15 +23,22 @@ class Command(OperatorCommand):
 
     def perform(self, *, backend: str, prefix: str, enable: bool, **options: Any) -> dict[str, Any]:
         row = services.find_backend(backend)
+        prices = price_options(options)
+        card = prices.card_of_new_model()
         outcome = import_models(
             backend=row,
             prefix=prefix,
             changes={"is_enabled": enable},
-            prices=prices_in(options),
+            card=card,
+            valid_from=prices.valid_from,
+            is_confirmed=prices.is_confirmed,
             actor=Actor.command("sync_models"),
         )
-        return {"backend": row.name, **outcome}
+        return {"backend": row.name, **outcome, "card": write_card(card) if card else None}
 
     def describe(self, outcome: dict[str, Any]) -> str:
         counts = ", ".join(f"{len(outcome[state])} {state}" for state in ("added", "present", "skipped"))
-        return "\n".join([f"{outcome['backend']}: {counts}.", *(f"  {each}" for each in outcome["added"])])
+        lines = [f"{outcome['backend']}: {counts}.", *(f"  {each}" for each in outcome["added"])]
+        if outcome["added"] and outcome["card"] is not None:
+            lines.append(f"New models cost: {card_summary(read_card(outcome['card']))}.")
+        return "\n".join(lines)

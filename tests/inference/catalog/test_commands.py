@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
+from billing.prices.card import PriceCard
 from gateway_site import env
 from inference.backends import model_list
 from inference.backends.registry import credential_of
@@ -48,7 +49,7 @@ def test_it_works(key_variable: str) -> None:
     )  # fmt: skip
     model = run(
         "add_model", "meta/llama", "--backend", "vllm", "--upstream-id", "llama-3",
-        "--prompt-price", "0.00000015", "--completion-price", "0.0000006", "--cached-price", "0.000000000001",
+        "--prompt-price", "0.00000015", "--completion-price", "0.0000006", "--cached-price", "0.00000005",
         "--request-price", "0.01", "--image-price", "0", "--tokenizer", "llama3",
         "--context-length", "131072", "--max-output-length", "8192",
     )  # fmt: skip
@@ -64,13 +65,16 @@ def test_it_works(key_variable: str) -> None:
     assert model["pricing"] == {
         "prompt": "0.00000015",
         "completion": "0.0000006",
-        "cached": "0.000000000001",
+        "cached": "0.00000005",
         "request": "0.01",
         "image": "0",
     }
     assert (model["is_priced"], model["is_enabled"], model["created"]) == (True, True, True)
     row = CatalogModel.objects.get()
-    assert (row.prices["prompt"], row.prices["cached"]) == (150_000, 1)
+    assert row.price_version is not None
+    assert row.price_version.card == PriceCard.flat(
+        prompt=150_000, completion=600_000, cached=50_000, request=10**10, image=0
+    )
     assert (row.context_length, row.max_output_length) == (131_072, 8_192)
     assert (row.tokenizer, row.is_tokenizer_exact) == ("llama3", True)
     deployment = Deployment.objects.select_related("backend").get()
@@ -94,7 +98,8 @@ def test_the_secret_is_nowhere_but_encrypted(key_variable: str) -> None:
 
 def test_running_twice_changes_nothing(key_variable: str) -> None:
     backend = ("add_backend", "vllm", "--kind", "openai", "--base-url", "http://10.0.0.5/v1")
-    model = ("add_model", "m", "--backend", "vllm", "--prompt-price", "1", "--completion-price", "2")
+    prices = ("--prompt-per-million", "1", "--completion-per-million", "2")
+    model = ("add_model", "m", "--backend", "vllm", *prices)
     run(*backend)
     first = run(*model)
     events = AuditEvent.objects.count()
@@ -103,21 +108,21 @@ def test_running_twice_changes_nothing(key_variable: str) -> None:
 
     assert (again["created"], second["created"]) == (False, False)
     assert {**first, "created": False} == second
-    assert AuditEvent.objects.count() == events == 3
+    assert AuditEvent.objects.count() == events == 4  # the backend, the model, its price, its deployment
 
 
 def test_what_is_not_named_stays(key_variable: str) -> None:
     run("add_backend", "vllm", "--kind", "openai", "--base-url", "http://10.0.0.5/v1",
         "--api-key-env", key_variable, "--server", "vllm")  # fmt: skip
-    run("add_model", "m", "--backend", "vllm", "--prompt-price", "1", "--completion-price", "2",
+    run("add_model", "m", "--backend", "vllm", "--prompt-per-million", "1", "--completion-per-million", "2",
         "--context-length", "1000")  # fmt: skip
 
     backend = run("add_backend", "vllm", "--kind", "openai")
-    model = run("add_model", "m", "--backend", "vllm", "--completion-price", "3")
+    model = run("add_model", "m", "--backend", "vllm", "--completion-per-million", "3")
 
     assert (backend["base_url"], backend["server"]) == ("http://10.0.0.5/v1", "vllm")
     assert backend["has_credential"]
-    assert (model["pricing"]["prompt"], model["pricing"]["completion"]) == ("1", "3")
+    assert (model["card"]["prompt"], model["card"]["completion"]) == ("1", "3")
     assert model["context_length"] == 1_000
 
 
@@ -163,27 +168,6 @@ def test_a_key_may_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert credential_of(Backend.objects.get()) == SECRET
 
 
-def test_prices_that_nobody_named(key_variable: str) -> None:
-    run("add_backend", "simulator", "--kind", "simulator")
-    named = run("add_model", "m", "--backend", "simulator", "--prompt-price", "2", "--completion-price", "3")
-    assert named["pricing"] == {
-        "prompt": "2",
-        "completion": "3",
-        "cached": "2",  # no discount that nobody gave
-        "request": "0",
-        "image": "0",
-    }
-
-    dearer = run("add_model", "m", "--backend", "simulator", "--prompt-price", "5")
-    assert dearer["pricing"]["cached"] == "5"
-    run("add_model", "m", "--backend", "simulator", "--cached-price", "1")
-    assert run("add_model", "m", "--backend", "simulator", "--prompt-price", "6")["pricing"]["cached"] == "1"
-
-    assert not run("add_model", "none", "--backend", "simulator")["is_priced"]
-    assert "no price" in say("add_model", "none", "--backend", "simulator")
-    assert not run("add_model", "half", "--backend", "simulator", "--prompt-price", "1")["is_priced"]
-
-
 def test_a_model_without_a_tokenizer_gets_that_of_its_family() -> None:
     run("add_backend", "sim", "--kind", "simulator")
     add = ("add_model", "acme/fast", "--backend", "sim", "--upstream-id", "llama3.1:8b")
@@ -219,6 +203,20 @@ def test_a_model_without_a_tokenizer_gets_that_of_its_family() -> None:
         (["add_model", "m", "--backend", "sim", "--prompt-price", "1e-13"], "finer than 12"),
         (["add_model", "m", "--backend", "sim", "--prompt-price", "-1"], "--prompt-price"),
         (["add_model", "m", "--backend", "sim", "--image-price", "free"], "--image-price"),
+        (["add_model", "m", "--backend", "sim", "--prompt-per-million", "1"], "completion is missing"),
+        (["add_model", "m", "--backend", "sim", "--prompt-per-million", "1e-7"], "finer than 6"),
+        (
+            ["add_model", "m", "--backend", "sim", "--prompt-per-million", "1", "--prompt-price", "1"],
+            "--prompt-per-million or --prompt-price, not both",
+        ),
+        (["add_model", "m", "--backend", "sim", "--image-tokens", "5"], "no price yet"),
+        (["add_model", "m", "--backend", "sim", "--card", "/nowhere/card.json"], "cannot be read"),
+        (["add_model", "m", "--backend", "sim", "--valid-from", "tomorrow"], "is not a time such as"),
+        (["add_model", "m", "--backend", "sim", "--valid-from", "0001-01-01T00:00Z"], "in a year from 2000"),
+        (
+            ["add_model", "m", "--backend", "sim", "--prompt-price", "3", "--completion-price", "15"],
+            "Are the prices of m right",
+        ),
         (["add_model", "m", "--backend", "sim", "--tokenizer", "abacus"], "Tokenizers are"),
         (["add_model", "m", "--backend", "sim", "--context-length", "0"], "does not fit"),
         (["add_model", "m", "--backend", "sim", "--max-output-length", "9000"], "does not fit"),
@@ -254,13 +252,19 @@ def test_a_setting_restricts_the_hosts(settings: Any) -> None:
 def test_sync_imports_the_list_switched_off_and_unpriced(upstream: ModelListServer) -> None:
     upstream.offer({"id": "a", "max_model_len": 32_000}, "org/b:free", {"id": "c", "context_length": 100})
     run("add_backend", "vllm", "--kind", "openai", "--base-url", upstream.base_url)
-    run("add_model", "c", "--backend", "vllm", "--prompt-price", "1", "--completion-price", "1")
+    run("add_model", "c", "--backend", "vllm", "--prompt-per-million", "1", "--completion-per-million", "1")
 
     outcome = run("sync_models", "vllm")
 
-    assert outcome == {"backend": "vllm", "added": ["a", "org/b:free"], "present": ["c"], "skipped": []}
+    assert outcome == {
+        "backend": "vllm",
+        "added": ["a", "org/b:free"],
+        "present": ["c"],
+        "skipped": [],
+        "card": None,
+    }
     added = CatalogModel.objects.exclude(pk="c")
-    assert not any(model.is_enabled or model.prices["prompt"] is not None for model in added)
+    assert not any(model.is_enabled or model.price_version for model in added)
     assert CatalogModel.objects.get(pk="a").context_length == 32_000
     assert {model.tokenizer for model in added} == {"o200k_base"}
     assert CatalogModel.objects.get(pk="c").context_length == 8_192
@@ -273,12 +277,14 @@ def test_sync_does_as_it_is_told(upstream: ModelListServer, key_variable: str) -
     run("add_backend", "vllm", "--kind", "openai", "--base-url", upstream.base_url,
         "--api-key-env", key_variable)  # fmt: skip
 
-    outcome = run("sync_models", "vllm", "--enable", "--prefix", "acme/", "--prompt-price", "0.1",
-                  "--completion-price", "0.2")  # fmt: skip
+    outcome = run("sync_models", "vllm", "--enable", "--prefix", "acme/", "--prompt-per-million", "0.1",
+                  "--completion-per-million", "0.2")  # fmt: skip
 
     assert outcome["added"] == ["acme/Qwen3-8B"]
     model = CatalogModel.objects.get()
-    assert (model.is_enabled, model.prices["prompt"]) == (True, 10**11)
+    assert model.is_enabled
+    assert model.price_version is not None
+    assert model.price_version.card == PriceCard.flat(prompt=100_000, completion=200_000)
     assert (model.tokenizer, model.is_tokenizer_exact) == ("qwen3", True)
     assert Deployment.objects.get().upstream_id == "Qwen3-8B"
     path, headers = upstream.asked[0]
