@@ -63,6 +63,7 @@ NAVIGATION: list[dict[str, Any]] = [
         "title": "Models",
         "items": [
             _list("Models", "neurology", "inference", "catalogmodel"),
+            _list("Price versions", "price_change", "billing", "priceversion"),
             _list("Backends", "dns", "inference", "backend"),
             _page("Sync prices", "sync", reverse_lazy("price-sync"), "inference.change_catalogmodel"),
             _list("Passed checks", "verified", "inference", "passedcheck"),

@@ -64,6 +64,7 @@ TABLE: dict[str, RolesByVerb] = {
     "billing.ledgeraudit": VIEW_ONLY,
     "billing.correction": _allowed(add=ACCOUNTANTS),
     "billing.costadjustment": VIEW_ONLY,
+    "billing.priceversion": VIEW_ONLY,
     "policies.policy": _allowed(add=OPERATORS, change=OPERATORS),
     "policies.policyversion": VIEW_ONLY,
     "policies.policyepoch": VIEW_ONLY,

@@ -100,13 +100,14 @@ def make_models(organization: Organization, name: str) -> list[Any]:
     )
     model, _ = inference_services.save_model(
         model_id=name.replace(" ", "").replace("/", "").replace("<", "%3C")[:100] or "m",
-        changes={"prompt_price_picousd": 1_000, "completion_price_picousd": 2_000, "display_name": name},
+        changes={"display_name": name},
+        prices={"prompt": 1_000, "completion": 2_000},
         actor=SOMEONE,
     )
     inference_services.save_deployment(model=model, backend=backend, upstream_id=name, actor=SOMEONE)
     Backend.objects.filter(pk=backend.pk).update(probe_problem=name)
     passed = inference_services.pass_check(organization=organization, check_name=name, actor=SOMEONE)
-    return [backend, model, passed]
+    return [backend, model, model.price_version, passed]
 
 
 def run(*operations: Operation) -> list[Any]:
