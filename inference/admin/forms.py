@@ -6,9 +6,8 @@ from typing import Any
 
 from django import forms
 
-from billing.money import parse_price, price_text
-from billing.prices.parts import PARTS
-from gateway_site.console.kit.model_admin import CheckboxSelectMultiple, OptimisticLockForm, Select, TextInput
+from gateway_site.console.kit.model_admin import CheckboxSelectMultiple, Select, TextInput
+from inference.admin.price_form import PriceForm
 from inference.catalog.services import MODALITIES
 from inference.models import CatalogModel, Deployment
 from inference.tokenizer import VOCABULARIES
@@ -27,28 +26,6 @@ class DeploymentForm(forms.ModelForm):
         if self.instance.pk:
             # Another backend or name is another deployment, with a history of its own.
             self.fields["backend"].disabled = self.fields["upstream_id"].disabled = True
-
-
-class PriceField(forms.CharField):
-    """USD as a plain decimal; pico-USD inside. Nothing written is no price, which is not zero."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(required=False, widget=TextInput, **options)
-
-    def prepare_value(self, value: Any) -> Any:
-        return price_text(value) if isinstance(value, int) else value
-
-    def clean(self, value: Any) -> Any:
-        text = super().clean(value)
-        if not text:
-            return None
-        try:
-            return parse_price(text)
-        except ValueError as problem:
-            raise forms.ValidationError(str(problem)) from None
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return super().has_changed(self.prepare_value(initial), data)
 
 
 class WordsField(forms.CharField):
@@ -90,9 +67,7 @@ class TokenizerField(forms.ChoiceField):
         )
 
 
-class ModelForm(OptimisticLockForm):
-    # In the body of a class `locals()` is the namespace that the class is made from.
-    locals().update({part.name: PriceField(help_text=part.help_text) for part in PARTS})
+class ModelForm(PriceForm):
     tokenizer = TokenizerField()
     input_modalities = ModalitiesField()
     output_modalities = ModalitiesField()
@@ -129,34 +104,21 @@ class ModelForm(OptimisticLockForm):
         super().__init__(*args, **kwargs)
         if self.instance._state.adding:
             self.initial["tokenizer"] = ""  # not the column's default, which is for what nobody knows
-        self.initial.update(self.base_prices)
 
     def state(self) -> Any:
         columns = DeploymentForm.Meta.fields
         return {
             **super().state(),
-            "prices": self.base_prices,
             "deployments": sorted(self.instance.deployments.values_list("pk", *columns)),
         }
 
     @property
     def changed_columns(self) -> dict[str, Any]:
         """The values that the operator changed, by column."""
-        others = {"id", "seen", *(part.name for part in PARTS)}
+        others = {"id", "seen", *self.FIELDS}
         changed = {name: self.cleaned_data[name] for name in self.changed_data if name not in others}
         if not self.cleaned_data["tokenizer"]:
             changed.pop("is_tokenizer_exact", None)
         elif "tokenizer" in changed:
             changed["is_tokenizer_exact"] = self.cleaned_data["is_tokenizer_exact"]
         return changed
-
-    @property
-    def base_prices(self) -> dict[str, int]:
-        """The prices of the card in force, in pico-USD by part, without its tiers."""
-        version = self.instance.price_version
-        return {name: rate.picousd for name, rate in version.card.rates.items()} if version else {}
-
-    @property
-    def changed_prices(self) -> dict[str, int | None]:
-        """The prices that the operator changed, by part."""
-        return {part.name: self.cleaned_data[part.name] for part in PARTS if part.name in self.changed_data}

@@ -12,18 +12,28 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from billing.money import price_text
-from billing.prices.parts import PARTS
-from gateway_site.console.kit.model_admin import ModelAdmin, TabularInline, confirmed_action, display
+from billing.admin.price_versions import card_html, price_versions_panel
+from billing.models import PriceVersion
+from billing.money import per_million
+from billing.prices.card import PriceCard
+from billing.prices.card_text import COUNTS
+from gateway_site.console.kit.model_admin import (
+    ModelAdmin,
+    Panel,
+    TabularInline,
+    confirmed_action,
+    display,
+)
 from gateway_site.console.kit.timestamps import timestamp
 from inference.admin.forms import DeploymentForm, ModelForm
+from inference.admin.price_form import COUNT_DEFAULTS, OTHER_PRICES, USUAL_PRICES
 from inference.catalog import services
 from inference.catalog.vocabularies import vocabulary_text
-from inference.models import CatalogModel, DailyActivity, Deployment
+from inference.models import CatalogModel, DailyActivity, Deployment, read_price_versions
 from organization.audit.trail import Actor
 
-MILLION = 1_000_000
-PRICES_TITLE = "USD per token, per image, per request"
+PRICES_TITLE = "Prices in USD"
+OTHER_PRICES_TITLE = "Other prices: caches, reasoning, audio, images, searches, requests, long prompts"
 LIMITS_TITLE = "Limits"
 LIMITS = ["context_length", "max_output_length", "tokenizer", "is_tokenizer_exact", "quantization"]
 CAPABILITIES_TITLE = "Capabilities"
@@ -61,18 +71,29 @@ def readiness(model: CatalogModel) -> str:
 
 
 def price_cell(model: CatalogModel) -> SafeString:
-    """USD for a million tokens, as people compare them, above the exact price of one."""
-    if model.price_version is None:
-        return format_html("<span>{}</span>", "not set")
-    rates = model.price_version.card.rates
-    prompt, completion = rates["prompt"].picousd, rates["completion"].picousd
-    return format_html(
-        'in ${} · out ${}<span class="under mono">{} / {}</span>',
-        price_text(prompt * MILLION),
-        price_text(completion * MILLION),
-        price_text(prompt),
-        price_text(completion),
-    )
+    """What a million tokens cost, with the next prices below where some are scheduled."""
+    shown = _in_and_out(model.price_version.card) if model.price_version else "not set"
+    scheduled: PriceVersion | None = model.__dict__.get("scheduled_version")
+    if scheduled is None:
+        return format_html("<span>{}</span>", shown)
+    later = f"from {scheduled.valid_from:%Y-%m-%d %H:%M} UTC: {_in_and_out(scheduled.card)}"
+    return format_html('{}<span class="under">{}</span>', shown, later)
+
+
+def _in_and_out(card: PriceCard) -> str:
+    prompt, completion = card.rates["prompt"], card.rates["completion"]
+    tiers = ", tiers" if card.thresholds else ""
+    return f"in ${per_million(prompt.picousd)} · out ${per_million(completion.picousd)}{tiers}"
+
+
+def read_scheduled_versions(models: list[CatalogModel]) -> None:
+    """Put on each model the next version of its prices, where one is scheduled."""
+    names = [model.pk for model in models]
+    later = PriceVersion.objects.filter(model__in=names, valid_from__gt=timezone.now())
+    # The soonest is written last; of two with one time, the one that was made last counts.
+    found = {each.model: each for each in later.order_by("-valid_from", "created_at")}
+    for model in models:
+        model.__dict__["scheduled_version"] = found.get(model.pk)
 
 
 def model_facts(model: CatalogModel, given: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -85,6 +106,17 @@ def model_facts(model: CatalogModel, given: dict[str, Any]) -> list[tuple[str, A
         ("Deployments", ", ".join(deployments) or "none"),
         ("Requests in 7 days", totals["number"] or 0),
     ]
+
+
+def _opened(title: str, options: dict[str, Any], model: CatalogModel | None) -> tuple[str, dict[str, Any]]:
+    """A group of fields, which is not collapsed where the model has something in it."""
+    version = model.price_version if model is not None else None
+    if title != OTHER_PRICES_TITLE or version is None:
+        return title, options
+    card = version.card
+    is_used = card.thresholds or set(card.rates) - set(USUAL_PRICES)
+    is_used = is_used or any(getattr(card, name) != usual for name, usual in COUNT_DEFAULTS.items())
+    return title, {**options, "classes": []} if is_used else options
 
 
 class DeploymentInline(TabularInline):
@@ -103,7 +135,9 @@ class CatalogModelAdmin(ModelAdmin):
 
     about = "The models that customers can ask for, what they cost, and which backends answer for them."
     first_step = "Add a backend and import its models there, or add one by hand or with this command."
-    first_command = "python manage.py add_model ID --backend NAME --prompt-price USD --completion-price USD"
+    first_command = (
+        "python manage.py add_model ID --backend NAME --prompt-per-million USD --completion-per-million USD"
+    )
     form = ModelForm
     inlines = [DeploymentInline]
     list_display = [
@@ -122,7 +156,8 @@ class CatalogModelAdmin(ModelAdmin):
     actions = ["enable", "disable"]
     fieldsets = [
         (None, {"fields": ["id", "display_name", "owned_by", "is_enabled", "seen"]}),
-        (PRICES_TITLE, {"fields": [part.name for part in PARTS]}),
+        (PRICES_TITLE, {"fields": [USUAL_PRICES, ("valid_from", "confirmed")]}),
+        (OTHER_PRICES_TITLE, {"fields": [*OTHER_PRICES, "tiers", *COUNTS], "classes": ["collapse"]}),
         (LIMITS_TITLE, {"fields": LIMITS}),
         (
             CAPABILITIES_TITLE,
@@ -135,10 +170,24 @@ class CatalogModelAdmin(ModelAdmin):
         deployments = Deployment.objects.select_related("backend").order_by("pk")
         return found.prefetch_related(Prefetch("deployments", deployments))
 
+    def fill_page(self, request: HttpRequest, rows: list[Any]) -> None:
+        super().fill_page(request, rows)
+        read_price_versions(rows)
+        read_scheduled_versions(rows)
+
+    def panels_of(self, request: HttpRequest, row: Any) -> list[Panel]:
+        return [*price_versions_panel(request, row.pk), *super().panels_of(request, row)]
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Any:
+        model = super().get_object(request, object_id, from_field)
+        if model is not None:
+            read_scheduled_versions([model])
+        return model
+
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         found = super().get_fieldsets(request, obj)
         if obj is None or self.has_change_permission(request, obj):
-            return found
+            return [_opened(title, options, obj) for title, options in found]
         # The form's own fields are for writing; who may only look is shown the same in words.
         in_words = {
             PRICES_TITLE: ["price", "all_prices"],
@@ -148,6 +197,7 @@ class CatalogModelAdmin(ModelAdmin):
         return [
             (title, {"fields": in_words.get(title) or [name for name in options["fields"] if name != "seen"]})
             for title, options in found
+            if title != OTHER_PRICES_TITLE
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
@@ -159,7 +209,9 @@ class CatalogModelAdmin(ModelAdmin):
         saved, _ = services.save_model(
             model_id=obj.pk,
             changes=form.changed_columns,
-            prices=form.changed_prices,
+            card=form.new_card,
+            valid_from=form.cleaned_data["valid_from"],
+            is_confirmed=form.is_confirmed,
             actor=Actor.staff(request.user),
             upstream_ids=[text for name in names if (text := request.POST.get(name))],
         )
@@ -194,14 +246,13 @@ class CatalogModelAdmin(ModelAdmin):
     def price(self, model: CatalogModel) -> SafeString:
         return price_cell(model)
 
-    @display(description="USD each")
+    @display(description="All prices")
     def all_prices(self, model: CatalogModel) -> SafeString:
-        rates = model.price_version.card.rates if model.price_version else {}
-        shown = [
-            (part.item, price_text(rates[part.name].picousd) if part.name in rates else "not set")
-            for part in PARTS
-        ]
-        return format_html_join("", "<div>{}: {}</div>", shown)
+        if model.price_version is None:
+            return format_html("<span>{}</span>", "not set")
+        card = model.price_version.card
+        others = ((name.replace("_", " "), f"{getattr(card, name):,}") for name in COUNTS)
+        return card_html(card) + format_html_join("", "<div>{}: {}</div>", others)
 
     @display(description="Tokenizer", ordering="tokenizer")
     def vocabulary(self, model: CatalogModel) -> str:

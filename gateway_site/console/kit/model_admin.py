@@ -27,6 +27,7 @@ from unfold.widgets import UnfoldAdminIntegerFieldWidget as IntegerInput
 from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
 from unfold.widgets import UnfoldAdminRadioSelectWidget as RadioSelect
 from unfold.widgets import UnfoldAdminSelectWidget as Select
+from unfold.widgets import UnfoldAdminTextareaWidget as Textarea
 from unfold.widgets import UnfoldAdminTextInputWidget as TextInput
 from unfold.widgets import UnfoldBooleanWidget as Checkbox
 
@@ -77,6 +78,7 @@ __all__ = [
     "Select",
     "Selection",
     "TextInput",
+    "Textarea",
     "address_of",
     "confirmed_action",
     "display",

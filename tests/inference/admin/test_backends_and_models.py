@@ -11,6 +11,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
+from billing.prices.card import PriceCard
 from inference.backends.registry import credential_of
 from inference.catalog import services
 from inference.models import Activity, Backend, CatalogModel, Deployment, PassedCheck
@@ -31,8 +32,8 @@ MODEL = {
     "id": "meta/llama",
     "owned_by": "meta",
     "is_enabled": "on",
-    "prompt": "0.00000015",
-    "completion": "0.0000006",
+    "prompt": "0.15",
+    "completion": "0.6",
     "context_length": "1000",
     "max_output_length": "500",
     "input_modalities": ["text", "image"],
@@ -84,19 +85,17 @@ def test_it_works(console: Client) -> None:
 
     assert credential_of(backend) == SECRET
     model = CatalogModel.objects.get()
-    assert (model.pk, model.prices["prompt"], model.prices["completion"]) == (
-        "meta/llama",
-        150_000,
-        600_000,
-    )
-    assert (model.prices["cached"], model.prices["image"]) == (150_000, 0)
+    assert model.pk == "meta/llama"
+    assert model.price_version is not None
+    assert model.price_version.card == PriceCard.flat(prompt=150_000, completion=600_000)
     assert (model.context_length, model.max_output_length) == (1_000, 500)
     assert (model.input_modalities, model.required_checks) == (["text", "image"], ["terms", "age"])
     assert (model.tokenizer, model.is_tokenizer_exact) == ("llama3", True)
     deployment = Deployment.objects.get()
     assert (deployment.upstream_id, deployment.weight, deployment.is_enabled) == ("llama-3", 30, True)
     trail = AuditEvent.objects.order_by("id").values_list("action", "actor_label")
-    assert list(trail) == [("backend.create", "ada"), ("model.create", "ada"), ("deployment.create", "ada")]
+    actions = ["backend.create", "model.create", "price.create", "deployment.create"]
+    assert list(trail) == [(action, "ada") for action in actions]
 
 
 @pytest.mark.parametrize("model", [Backend, CatalogModel, PassedCheck, Activity])
@@ -191,35 +190,6 @@ def test_hosts_may_be_restricted(console: Client, settings: Any) -> None:
     assert not Backend.objects.exists()
 
 
-def test_prices_are_decimal_strings_and_stay_what_they_were(console: Client) -> None:
-    model = make_model("m", prompt_price_picousd=1, completion_price_picousd=123_456_789_012_345)
-    shown = console.get(page(CatalogModel, model)).content.decode()
-    assert 'value="0.000000000001"' in shown
-    assert 'value="123.456789012345"' in shown
-    events = AuditEvent.objects.count()
-    same = {
-        "owned_by": "gateway",
-        "is_enabled": "on",
-        "prompt": "0.000000000001",
-        "completion": "123.456789012345",
-        "cached": "0.000000000001",
-        "request": "0",
-        "image": "0",
-        "context_length": "8192",
-        "max_output_length": "4096",
-        "input_modalities": ["text"],
-        "output_modalities": ["text"],
-        **NO_DEPLOYMENTS,
-    }
-
-    save(console, CatalogModel, same, model)
-    assert AuditEvent.objects.count() == events
-    save(console, CatalogModel, {**same, "completion": ""}, model)
-    model.refresh_from_db()
-    assert model.prices["completion"] is None
-    assert "no price" in console.get(listing(CatalogModel)).content.decode()
-
-
 def test_the_tokenizer_is_chosen_from_a_list_and_may_be_approximate(console: Client) -> None:
     save(console, CatalogModel, {**MODEL, "tokenizer": "qwen3"})
     model = CatalogModel.objects.get()
@@ -239,7 +209,7 @@ def test_the_tokenizer_is_chosen_from_a_list_and_may_be_approximate(console: Cli
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"prompt": "1e-13"}, "finer than 12"),
+        ({"prompt": "1e-7"}, "finer than 6"),
         ({"prompt": "-1"}, "not negative"),
         ({"prompt": "free"}, "not an amount"),
         ({"max_output_length": "1001"}, "does not fit"),
@@ -262,6 +232,8 @@ def test_deployments_are_changed_and_removed_with_a_trail(console: Client) -> No
     other = make_backend("other")
     form = {
         **{name: value for name, value in MODEL.items() if name != "id"},
+        "prompt": "0.001",
+        "completion": "0.002",
         "deployments-TOTAL_FORMS": "1",
         "deployments-INITIAL_FORMS": "1",
         "deployments-0-id": str(deployment.pk),

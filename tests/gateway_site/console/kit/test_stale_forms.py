@@ -11,6 +11,7 @@ from django.test import Client
 
 from billing import services as billing_services
 from billing.models import Account, Reservation, SpendingCap
+from billing.prices import versions
 from inference.catalog import services as inference_services
 from inference.models import Backend, CatalogModel, Deployment, PassedCheck
 from organization import services
@@ -71,7 +72,7 @@ def test_an_old_page_sets_no_price_back_and_enables_no_model(console: Client, sa
     model = samples[CatalogModel]
     opened = form_on(console, page(model))
     inference_services.save_model(
-        model_id=model.pk, changes={"prompt_price_picousd": 9_000, "is_enabled": False}, actor=SOMEONE
+        model_id=model.pk, changes={"is_enabled": False}, prices={"prompt": 9_000}, actor=SOMEONE
     )
 
     said = send(console, page(model), {**opened, "display_name": "typed by hand"})
@@ -79,7 +80,10 @@ def test_an_old_page_sets_no_price_back_and_enables_no_model(console: Client, sa
     assert MINUTES_AGO in said
     assert 'value="typed by hand"' in said
     model.refresh_from_db()
-    assert (model.prompt_price_picousd, model.is_enabled, model.display_name) == (9_000, False, "Acme")
+    assert (model.is_enabled, model.display_name) == (False, "Acme")
+    version = versions.in_force_for(model.pk)
+    assert version is not None
+    assert version.card.rates["prompt"].picousd == 9_000
 
 
 def test_an_old_page_enables_no_deployment_that_was_disabled(console: Client, samples: SampleRows) -> None:
