@@ -10,17 +10,16 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from billing import reservation_services
 from billing.admin import unknown_outcomes
 from billing.admin.money import money
+from billing.admin.price_versions import card_html
 from billing.admin.unknown_outcomes import is_unknown, reservation_confirmation_rows, resolves_at, usage_text
 from billing.models import CostLine, Reservation
-from billing.money import price_text, short_usd, usd
-from billing.prices.card import Rate
-from billing.prices.parts import PARTS
+from billing.money import short_usd, usd
 from billing.reservation_services import UnknownResolution
 from gateway_site.console.kit.model_admin import (
     AutocompleteFilter,
@@ -98,10 +97,6 @@ def _resolving_action(**options: Any) -> Callable[[Callable[..., str]], Any]:
         most_rows=unknown_outcomes.MOST_AT_ONCE,
         **options,
     )
-
-
-def _tiers_text(rate: Rate) -> str:
-    return "".join(f", over {tier.over} prompt tokens {price_text(tier.picousd)}" for tier in rate.tiers)
 
 
 @admin.register(Reservation)
@@ -237,15 +232,9 @@ class ReservationAdmin(ReadOnlyAdmin):
     def usage(self, reservation: Reservation) -> str:
         return usage_text(reservation.used_quantities)
 
-    @display(description="Prices (USD each)")
+    @display(description="Prices")
     def prices(self, reservation: Reservation) -> SafeString:
-        rates = reservation.price_version.card.rates
-        shown = (
-            (part.label, price_text(rates[part.name].picousd), _tiers_text(rates[part.name]))
-            for part in PARTS
-            if part.name in rates
-        )
-        return format_html_join("", "<div>{}: {}{}</div>", shown)
+        return card_html(reservation.price_version.card)
 
     @display(description="Admitted", ordering="admitted_at")
     def admitted(self, reservation: Reservation) -> SafeString:

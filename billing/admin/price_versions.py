@@ -28,9 +28,10 @@ CHECKSUM_CHARACTERS = 8
 STATES = {"in force": "success", "scheduled": "info", "replaced": ""}
 
 
-def card_html(card: PriceCard) -> SafeString:
+def card_html(card: PriceCard, *, is_wrapped: bool = True) -> SafeString:
     """Every price of a card with its unit and its tiers, one a line."""
-    return format_html_join("", "<div>{}: {}</div>", card_rows(card))
+    css = "" if is_wrapped else "whitespace-nowrap"
+    return format_html_join("", '<div class="{}">{}: {}</div>', ((css, *row) for row in card_rows(card)))
 
 
 def checksum_html(version: PriceVersion) -> SafeString:
@@ -69,7 +70,8 @@ def price_versions_panel(request: HttpRequest, model_id: str) -> list[Panel]:
                 (
                     timestamp(row.valid_from),
                     row.__dict__["state_now"],
-                    card_html(row.card),
+                    # A panel scrolls; prices that break in the middle of a word cannot be read.
+                    card_html(row.card, is_wrapped=False),
                     row.source,
                     row.__dict__["added_by"],
                     checksum_html(row),

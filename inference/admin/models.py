@@ -32,8 +32,8 @@ from inference.catalog.vocabularies import vocabulary_text
 from inference.models import CatalogModel, DailyActivity, Deployment, read_price_versions
 from organization.audit.trail import Actor
 
-PRICES_TITLE = "Prices in USD"
-OTHER_PRICES_TITLE = "Other prices: caches, reasoning, audio, images, searches, requests, long prompts"
+PRICES_TITLE = "Prices in USD per million tokens"
+OTHER_PRICES_TITLE = "Other prices in USD: caches, reasoning, audio, images, searches, requests, long prompts"
 LIMITS_TITLE = "Limits"
 LIMITS = ["context_length", "max_output_length", "tokenizer", "is_tokenizer_exact", "quantization"]
 CAPABILITIES_TITLE = "Capabilities"
@@ -156,7 +156,7 @@ class CatalogModelAdmin(ModelAdmin):
     actions = ["enable", "disable"]
     fieldsets = [
         (None, {"fields": ["id", "display_name", "owned_by", "is_enabled", "seen"]}),
-        (PRICES_TITLE, {"fields": [USUAL_PRICES, ("valid_from", "confirmed")]}),
+        (PRICES_TITLE, {"fields": [*USUAL_PRICES, "valid_from", "confirmed"]}),
         (OTHER_PRICES_TITLE, {"fields": [*OTHER_PRICES, "tiers", *COUNTS], "classes": ["collapse"]}),
         (LIMITS_TITLE, {"fields": LIMITS}),
         (

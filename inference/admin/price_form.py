@@ -48,7 +48,7 @@ COUNT_DEFAULTS: dict[str, int] = {
 }
 COUNT_HELP = {
     "image_tokens": "The most prompt tokens that the model counts for an image. A hold assumes them.",
-    "file_tokens": "The same for a file or a clip of audio.",
+    "file_tokens": "The most that it counts for a file or a clip of audio. A hold assumes them.",
     "web_searches": "The most searches that the model makes for a request. A hold assumes them.",
 }
 
@@ -60,8 +60,8 @@ class PriceField(forms.CharField):
         self.part = part
         super().__init__(
             required=False,
-            widget=TextInput(attrs={"inputmode": "decimal"}),
-            label=f"{capfirst(part.item)}, USD {unit_of(part)}",
+            widget=TextInput(attrs={"inputmode": "decimal", "placeholder": f"USD {unit_of(part)}"}),
+            label=f"{capfirst(part.item)}, {'per million' if part.is_per_token else 'each'}",
             help_text=part.help_text,
             max_length=40,
         )

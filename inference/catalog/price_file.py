@@ -79,8 +79,8 @@ def import_prices(
     Models that are not in the catalog are refused by name, and so are prices that are hardly meant unless
     they are confirmed. A dry run refuses the former and reports the latter.
     """
-    _require_known([entry.model for entry in entries])
     with transaction.atomic():
+        _lock_models([entry.model for entry in entries])
         planned = [_plan(entry) for entry in entries]
         if is_dry_run:
             return planned
@@ -112,8 +112,10 @@ def _read_entry(model: str, entry: Any) -> PriceFileEntry:
     return PriceFileEntry(model, read_card(entry["prices"], f"{path}.prices"), moment)
 
 
-def _require_known(models: list[str]) -> None:
-    known = set(CatalogModel.objects.values_list("pk", flat=True))
+def _lock_models(models: list[str]) -> None:
+    """Keep others from pricing these models meanwhile, and refuse those that are not there."""
+    rows = CatalogModel.objects.select_for_update().filter(pk__in=models).order_by("pk")
+    known = set(rows.values_list("pk", flat=True))
     if unknown := [model for model in models if model not in known]:
         raise InvalidRequest(
             f"The catalog has no such models: {', '.join(_first(unknown))}. Nothing was changed."

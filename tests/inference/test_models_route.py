@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import openai
@@ -10,6 +11,7 @@ from django.utils import timezone
 from openai import OpenAI
 
 from billing.money import parse_price
+from billing.prices.card import PriceCard, Rate, Tier
 from inference.catalog import services
 from inference.models import Backend
 from organization.models import Organization, Project
@@ -115,6 +117,34 @@ def test_prices_read_back_exactly(customer: ApiClient) -> None:
         "image_price_picousd": parse_price(pricing["image"]),
         "request_price_picousd": parse_price(pricing["request"]),
     } == picousd
+
+
+def test_a_card_with_tiers_is_read_by_its_base_prices(customer: ApiClient, stranger: ApiClient) -> None:
+    """The shape that clients know has no tiers: a price is that of a short prompt, in force now."""
+    make_served_model("m", prices=None)
+    card = PriceCard(
+        {
+            "prompt": Rate(3_000_000, (Tier(200_000, 6_000_000),)),
+            "completion": Rate(15_000_000, (Tier(200_000, 22_500_000),)),
+            "cache_write": Rate(3_750_000),
+        }
+    )
+    services.save_model(model_id="m", changes={}, card=card, actor=SOMEONE)
+    later = timezone.now() + timedelta(days=1)
+    services.save_model(
+        model_id="m", changes={}, prices={"prompt": 4_000_000}, valid_from=later, actor=SOMEONE
+    )
+
+    pricing = read(customer, "m")["pricing"]
+
+    assert pricing == {
+        "prompt": "0.000003",
+        "completion": "0.000015",
+        "image": "0",
+        "request": "0",
+        "input_cache_read": "0.000003",
+    }
+    assert read(stranger, "m")["pricing"] == pricing
 
 
 def test_unknown_and_switched_off_are_the_same_404(customer: ApiClient) -> None:
