@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import uuid
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from django import forms
@@ -15,10 +16,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from billing.admin.money import money
+from billing.corrections.history import history_of
 from billing.corrections.requests import CorrectionScope
 from billing.corrections.rerate import count_requests, require_possible, rerate
 from billing.corrections.totals import OrganizationTotals, RerateResult
-from billing.models import Correction, CostAdjustment, PriceVersion
+from billing.models import Correction, CostAdjustment, PriceVersion, Reservation
 from billing.models.corrections import REASON_LENGTH
 from billing.money import short_usd
 from gateway_site.api.errors import ApiError
@@ -26,6 +28,7 @@ from gateway_site.console.kit.model_admin import (
     ActionForm,
     Confirmation,
     PageExtension,
+    Panel,
     ReadOnlyAdmin,
     Select,
     Selection,
@@ -170,6 +173,38 @@ def rerate_period(page: Any, request: HttpRequest, version: PriceVersion, given:
 
 
 extend_pages(PriceVersion, PageExtension(permission=PERMISSION, actions=[rerate_period]))
+
+
+# --- the corrections of one request -------------------------------------------------------------------
+
+
+def corrections_panel(request: HttpRequest, reservation: Reservation) -> list[Panel]:
+    """What corrections made of a request's charge; nothing for the many that have none."""
+    revisions = history_of(reservation)
+    if len(revisions) < 2:
+        return []
+    return [
+        Panel(
+            title="Corrections",
+            headings=["Made", "Charged before", "Charged after", "Difference", "Operator's loss", "Reason"],
+            rows=[
+                [
+                    timestamp(after.made_at),
+                    money(before.charged_nanousd),
+                    money(after.charged_nanousd),
+                    money(after.difference_nanousd),
+                    money(after.uncollected_nanousd),
+                    after.reason,
+                ]
+                for before, after in pairwise(revisions)
+            ],
+            empty="",
+            anchor="corrections",
+        )
+    ]
+
+
+extend_pages(Reservation, PageExtension(permission="billing.view_costadjustment", panels=corrections_panel))
 
 
 # --- runs so far --------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def scope_of(**options: Any) -> CorrectionScope:
 
 def add_card(card: PriceCard, **options: Any) -> PriceVersion:
     """A version of the model's card that is in force from the first day on."""
-    options = {"model": MODEL, "valid_from": first_day(), **options}
+    options = {"model": MODEL, "valid_from": first_day(), "is_confirmed": True, **options}
     return add_version(card=card, source="tests", actor=SOMEONE, **options)[0]
 
 

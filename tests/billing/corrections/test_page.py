@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from billing.admin import corrections as page
-from billing.models import Correction, PriceVersion
+from billing.models import Correction, PriceVersion, Reservation
 from billing.prices.card import PriceCard
 from billing.prices.price import Quantities
 from gateway_site.console import roles
@@ -75,6 +75,10 @@ def test_a_period_is_rated_again_after_its_figures_were_shown(
     assert AuditEvent.objects.get(action="correction.finish").actor_label == "ada"
     assert "-$0.04" in text_of(staff.get("/admin/billing/correction/"))
     assert "a digit too many" in text_of(staff.get(f"/admin/billing/correction/{correction.pk}/change/"))
+    (first, _) = Reservation.objects.order_by("admitted_at")
+    of_request = text_of(staff.get(f"/admin/billing/reservation/{first.pk}/change/"))
+    assert "Charged before" in of_request
+    assert "a digit too many" in of_request
     # Confirmed twice, the second changes nothing.
     staff.post(url, filled(confirmed="yes"))
     assert customer.account.settled_nanousd == 4_000_000
