@@ -20,6 +20,8 @@ from billing.admin.price_versions import card_html
 from billing.admin.unknown_outcomes import is_unknown, reservation_confirmation_rows, resolves_at, usage_text
 from billing.models import CostLine, Reservation
 from billing.money import short_usd, usd
+from billing.reports.explained_charge import quantities_text
+from billing.reports.outcome_sentences import outcome_sentence
 from billing.reservation_services import UnknownResolution
 from gateway_site.console.kit.model_admin import (
     AutocompleteFilter,
@@ -126,9 +128,11 @@ class ReservationAdmin(ReadOnlyAdmin):
         "reserved",
         "charged",
         "loss",
-        "ended_by",
+        "outcome",
         "basis",
+        "held_for",
         "usage",
+        "version",
         "prices",
         "admitted",
         "dispatched",
@@ -228,9 +232,28 @@ class ReservationAdmin(ReadOnlyAdmin):
     def loss(self, reservation: Reservation) -> SafeString:
         return money(reservation.operator_loss_nanousd)
 
+    @display(description="Outcome")
+    def outcome(self, reservation: Reservation) -> str:
+        return outcome_sentence(reservation)
+
+    @display(description="Held for at most")
+    def held_for(self, reservation: Reservation) -> str:
+        return quantities_text(reservation.bound_quantities)
+
     @display(description="Usage")
     def usage(self, reservation: Reservation) -> str:
         return usage_text(reservation.used_quantities)
+
+    @display(description="Price version at admission")
+    def version(self, reservation: Reservation) -> SafeString:
+        version = reservation.price_version
+        return format_html(
+            '<span class="mono" title="{}">{}</span><span class="under">from {} UTC, {}</span>',
+            version.pk,
+            version.pk.hex[:8],
+            f"{version.valid_from:%Y-%m-%d %H:%M:%S}",
+            version.source,
+        )
 
     @display(description="Prices")
     def prices(self, reservation: Reservation) -> SafeString:

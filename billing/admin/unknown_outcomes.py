@@ -15,8 +15,8 @@ from billing.admin.money import UsdField, exact_money, money
 from billing.models import PriceVersion, Reservation
 from billing.money import short_usd
 from billing.prices import bill
-from billing.prices.parts import PARTS
 from billing.prices.price import Quantities
+from billing.reports.explained_charge import quantities_text
 from billing.reservation_services import OwnedReservation, ResolvedTotals, UnknownResolution
 from gateway_site.console.kit.model_admin import ActionForm
 from gateway_site.console.kit.timestamps import timestamp
@@ -70,11 +70,8 @@ def resolves_at(reservation: Reservation) -> datetime | None:
 
 
 def usage_text(used: Quantities | None) -> str:
-    """Quantities for people: `800 prompt, 120 completion, 30 cached prompt`."""
-    if used is None:
-        return ""
-    counts = [(getattr(used, part.quantity), part.item) for part in PARTS if part.quantity]
-    return ", ".join(f"{count} {item}" for count, item in counts if count) or "nothing"
+    """What was used, in words; empty where nothing is known of it."""
+    return "" if used is None else quantities_text(used) or "nothing"
 
 
 def reservation_confirmation_rows(reservation: Reservation, given: dict[str, Any]) -> list[tuple[str, Any]]:
