@@ -6,7 +6,7 @@ from hypothesis import given
 from billing.prices.bill import charge, lines
 from billing.prices.card import PriceCard, Rate, Tier
 from billing.prices.price import Quantities
-from tests.billing.prices.test_bill import cards
+from tests.billing.prices.drawn_cards import cards
 
 LONG = 200_000
 CARD = PriceCard(

@@ -15,7 +15,7 @@ from billing.ledger.operations import Hold, MarkUnknown, Settle
 from billing.models import EndedBy, Reservation
 from organization.models import AuditEvent
 from tests.billing.factories import Customer, make_customer, reservation, used
-from tests.billing.unknown.factories import make_unknown
+from tests.billing.reservation_services.factories import make_unknown
 
 LIST = "/admin/billing/reservation/"
 

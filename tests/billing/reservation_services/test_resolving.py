@@ -25,8 +25,8 @@ from billing.reservation_services import UnknownResolution
 from gateway_site.api.errors import Conflict, InvalidRequest, NotFound
 from organization.models import AuditEvent
 from tests.billing.factories import SOMEONE, Customer, make_customer, reservation, used
+from tests.billing.reservation_services.factories import make_unknown
 from tests.billing.test_commands import run, said
-from tests.billing.unknown.factories import make_unknown
 
 NOW = timedelta()
 
