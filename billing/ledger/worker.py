@@ -27,6 +27,7 @@ from billing.ledger.operations import (
     OperationResult,
     Release,
 )
+from billing.models import EndedBy
 from gateway_site.api.errors import ApiError, Unavailable
 from gateway_site.database.batch_thread import BatchThread, deliver_in_loops
 from gateway_site.database.postgresql.deadlines import deadline
@@ -84,7 +85,8 @@ class Worker:
     def abandon(self, answer: OperationResult | None) -> None:
         """The caller is gone. A hold that nobody knows of is released at once."""
         if isinstance(answer, Hold):
-            release = Release(answer.id, answer.organization_id)
+            # It was waiting for credit when it left: no backend has had any part in it.
+            release = Release(answer.id, answer.organization_id, EndedBy.CLIENT)
             self.submit(Ticket(release, Future(), None, time.monotonic()))
 
     def stop(self, seconds: float) -> int:

@@ -16,7 +16,6 @@ import pytest
 
 from billing import services
 from billing.models import ReservationState
-from billing.money import parse_usd
 from billing.prices.bill import charge
 from billing.prices.price import Quantities
 from gateway_site.http_client.client import Timeouts
@@ -24,6 +23,7 @@ from inference.backends import registry
 from tests.factories import SOMEONE
 from tests.harness.client import Answer
 from tests.harness.error_checks import assert_error
+from tests.inference.backends.upstreams.faulty.answers import OVER_HOLD
 from tests.inference.backends.upstreams.faulty.server import (
     FaultyUpstream,
     upstream_in_thread,
@@ -119,6 +119,7 @@ ROWS = [
     _fine("usage_bool", observed(5), "observed"),
     _fine("usage_nan", observed(5), "observed"),
     _fine("usage_huge", observed(5), "observed"),
+    _fine("usage_over_bound", observed(5), "observed"),
     _fine("usage_zero_empty", reported(0, prompt=0)),
     _fine("usage_total", reported()),
     _fine("usage_cached", reported(cached=UPSTREAM_PROMPT)),
@@ -209,13 +210,13 @@ def test_a_busy_backend_says_when_to_come_back(
 def test_more_than_was_held_for_is_charged_as_far_as_credit_goes(
     customer: ApiCustomer, upstream: FaultyUpstream, stream: bool
 ) -> None:
-    customer.serve("usage_over_bound", upstream.url)
+    customer.serve("usage_over_hold", upstream.url)
 
-    assert customer.ask("usage_over_bound", stream=stream).status == 200
+    assert customer.ask("usage_over_hold", stream=stream, max_tokens=5).status == 200
 
     row = customer.reservation()
     assert (row.state, row.basis) == (State.SETTLED, "usage")
-    assert row.charged_nanousd == row.reserved_nanousd == charge(PRICE, reported(1_000_000))
+    assert row.charged_nanousd == row.reserved_nanousd == charge(PRICE, reported(OVER_HOLD))
     assert not row.operator_loss_nanousd
 
 
@@ -223,17 +224,18 @@ def test_more_than_was_held_for_is_charged_as_far_as_credit_goes(
 def test_what_credit_does_not_cover_is_the_operators_loss(
     poor: ApiCustomer, upstream: FaultyUpstream, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    credit = parse_usd("0.001")
+    credit = 1_000
     services.grant_credit(organization=poor.project.organization, amount_nanousd=credit, actor=SOMEONE)
-    poor.serve("usage_over_bound", upstream.url)
+    poor.serve("usage_over_hold", upstream.url)
 
     with caplog.at_level(logging.WARNING, "inference.serving.generation"):
-        assert poor.ask("usage_over_bound", stream=stream, max_tokens=5).status == 200
+        assert poor.ask("usage_over_hold", stream=stream, max_tokens=5).status == 200
 
     row = poor.reservation()
     assert row.charged_nanousd == credit
-    assert row.operator_loss_nanousd == charge(PRICE, reported(1_000_000)) - credit
-    assert f"{row.pk} cost {row.operator_loss_nanousd} nano-USD more" in caplog.text
+    assert row.operator_loss_nanousd == charge(PRICE, reported(OVER_HOLD)) - credit
+    assert f"request {row.pk} of model usage_over_hold cost more" in caplog.text
+    assert f"{row.operator_loss_nanousd} are lost" in caplog.text
 
 
 @BOTH

@@ -15,6 +15,7 @@ from billing.models import Account, ChargeBasis, EndedBy
 from billing.prices.price import Quantities
 from inference.serving.lifecycle import request_task
 from inference.serving.lifecycle.cancellation import CancelReason
+from inference.serving.load_balancing.load_balancer import load_balancer
 from organization.models import Organization
 from policies.enforcement.request_policies import RequestPolicies
 from tests.inference.customer import HELLO
@@ -73,7 +74,9 @@ def test_an_empty_answer_without_usage_costs_its_prompt(
 
     assert gateway.ask(way).status == 200
 
-    gateway.assert_charged(observed(0), ChargeBasis.OBSERVED, EndedBy.COMPLETE, 200)
+    # Messages have reported their input by then, which is all there is to report.
+    basis = ChargeBasis.USAGE if kind == "anthropic" else ChargeBasis.OBSERVED
+    gateway.assert_charged(observed(0), basis, EndedBy.COMPLETE, 200)
 
 
 # --- the client left ---------------------------------------------------------------------------------
@@ -173,6 +176,21 @@ def test_an_awaited_answer_that_fails_is_unknown(gateway: Gateway, way: Way) -> 
 
     assert gateway.ask(way, leave).messages == []
     gateway.assert_unknown(EndedBy.BACKEND, CLIENT_CLOSED)
+
+
+@every_way(stream=False, kind="openai_chat")
+def test_no_other_deployment_is_asked_for_a_client_that_left(gateway: Gateway, way: Way) -> None:
+    load_balancer.forget()
+    gateway.serve(way, "error_first?wait=0.2", weight=1_000_000)
+    gateway.serve(way, "ok", weight=1)
+
+    async def leave(caller: Caller) -> None:
+        await until_sent()
+        caller.disconnect()
+
+    assert gateway.ask(way, leave).messages == []
+    gateway.assert_released(EndedBy.BACKEND, CLIENT_CLOSED)
+    assert len(gateway.upstream.exchanges) == 1
 
 
 # --- the backend refused, or could not be reached ----------------------------------------------------

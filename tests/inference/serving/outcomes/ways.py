@@ -85,16 +85,18 @@ class Gateway:
     customer: ApiCustomer
     upstream: FaultyUpstream
 
-    def serve(self, way: Way, script: str, simulated: str = "", *, url: str = "") -> str:
-        """A model whose backend plays this script, or that of the simulator. Its public name."""
+    def serve(
+        self, way: Way, script: str, simulated: str = "", *, url: str = "", weight: int | None = None
+    ) -> None:
+        """Deploy the model on a backend that plays this script, or that of the simulator."""
         model = make_model("model", **COLUMNS)
         if way.is_simulated:
             deploy(model, make_backend(), simulated)
         else:
             kind, options, prefix = BACKENDS[way.kind]
             address = f"{url or self.upstream.url}{prefix}"
-            deploy(model, make_backend("server", kind, base_url=address, options=options), script)
-        return model.pk
+            backend = make_backend("server", kind, base_url=address, options=options)
+            deploy(model, backend, script, weight=weight)
 
     def ask(self, way: Way, then: Callable[[Caller], Awaitable[None]] | None = None) -> Caller:
         """Ask for the model, do what comes `then`, and wait until the request has ended."""

@@ -92,6 +92,9 @@ DETAILED: dict[str, Any] = {
     "prompt_tokens_details": {"cached_tokens": 1_000, "cache_write_tokens": 9_000, "audio_tokens": 200},
     "completion_tokens_details": {"reasoning_tokens": 3, "audio_tokens": 1},
 }
+# More tokens than a small bound allows, and few enough to be believed.
+OVER_HOLD = 5_000
+
 HTML = b"<html><body><h1>502 Bad Gateway</h1><p>nginx at 10.0.0.7</p></body></html>"
 
 PLAIN: dict[str, Plain] = {
@@ -176,6 +179,7 @@ SCRIPTS: dict[str, Script] = {
     "usage_details": Script(usage_of=_with(**DETAILED)),
     "usage_details_cut": Script(usage_of=_with(**DETAILED), end="reset"),
     "usage_over_bound": Script(usage_of=_with(completion_tokens=1_000_000, total_tokens=1_000_011)),
+    "usage_over_hold": Script(usage_of=_with(completion_tokens=OVER_HOLD, total_tokens=OVER_HOLD + 11)),
     "usage_two": Script(usage_counts=(3, None)),
     "usage_shrinking": Script(usage_counts=(None, 2)),
     # Content.
