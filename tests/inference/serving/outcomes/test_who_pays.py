@@ -74,9 +74,7 @@ def test_an_empty_answer_without_usage_costs_its_prompt(
 
     assert gateway.ask(way).status == 200
 
-    # Messages have reported their input by then, which is all there is to report.
-    basis = ChargeBasis.USAGE if kind == "anthropic" else ChargeBasis.OBSERVED
-    gateway.assert_charged(observed(0), basis, EndedBy.COMPLETE, 200)
+    gateway.assert_charged(observed(0), ChargeBasis.OBSERVED, EndedBy.COMPLETE, 200)
 
 
 # --- the client left ---------------------------------------------------------------------------------
