@@ -1,5 +1,6 @@
 """
-The cost report over many cost lines: its time grows with days and groups, and not with requests.
+The cost report over many cost lines: its time grows with days and groups, and not with requests, but for a
+first or last day that is not whole.
 
     python -m tests.benchmarks.cost_report [--lines 10000000] [--runs 15] [--database both|sqlite|postgres]
 
@@ -22,6 +23,7 @@ from io import StringIO
 from tests.benchmarks.environment import postgres_environment, say, sqlite_environment
 from tests.harness.postgres import PostgresServer
 
+DAY_SECONDS = 86_400
 DAYS = 180
 FEWER = 100
 GROUPS = "project_id,api_key_id,line_item"
@@ -37,6 +39,8 @@ SHAPES = [
     (90, GROUPS),
     (180, GROUPS),
 ]
+# Hours after a midnight, and how many: what is not whole days is read from lines.
+PARTS_OF_DAYS = [(12, 1), (0, 12), (6, 12), (1, 22), (12, 24 * 30), (12, 24 * 180 - 24)]
 
 
 def main() -> None:
@@ -77,10 +81,15 @@ def measure_here(options: argparse.Namespace) -> None:
     call_command("rollup_costs", stdout=StringIO())
     say(f"rolled up in {time.monotonic() - started:.1f} s")
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")  # as PostgreSQL does by itself within a minute
+        # As PostgreSQL does by itself within minutes.
+        cursor.execute("VACUUM (ANALYZE)" if connection.vendor == "postgresql" else "ANALYZE")
     for days, groups in SHAPES:
         name = f"{days} days by {groups or 'nothing'}"
         say(f"{name:42}" + "".join(figure(key, days, groups, options.runs) for key in (small, large)))
+    for after, hours in PARTS_OF_DAYS:
+        name = f"{hours} hours from {after}:00 by all"
+        keys = (small, large)
+        say(f"{name:42}" + "".join(figure_of_hours(key, after, hours, options.runs) for key in keys))
     connection.close()
     if connection.vendor == "postgresql":
         connection.close_pool()  # type: ignore[attr-defined]
@@ -106,10 +115,22 @@ def load(name: str, lines: int) -> str:
 
 
 def figure(key: str, days: int, groups: str, runs: int) -> str:
+    """The times of a report of the last whole days."""
+    start = (int(time.time()) // DAY_SECONDS - days) * DAY_SECONDS
+    return measured(key, start, start + days * DAY_SECONDS, groups, runs)
+
+
+def figure_of_hours(key: str, after: int, hours: int, runs: int) -> str:
+    """The times of a report that begins so many hours after the midnight that its last day allows."""
+    days = -(-(after + hours) // 24)
+    start = (int(time.time()) // DAY_SECONDS - days) * DAY_SECONDS + after * 3600
+    return measured(key, start, start + hours * 3600, GROUPS, runs)
+
+
+def measured(key: str, start: int, end: int, groups: str, runs: int) -> str:
     from tests.harness.client import ApiClient
 
-    start = (int(time.time()) // 86_400 - days) * 86_400
-    target = f"/v1/organization/costs?start_time={start}&end_time={start + days * 86_400}&limit=180"
+    target = f"/v1/organization/costs?start_time={start}&end_time={end}&limit=180"
     target += f"&group_by={groups}" if groups else ""
     client = ApiClient(key)
     took = []
