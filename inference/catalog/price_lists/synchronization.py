@@ -68,6 +68,8 @@ def apply(models: Iterable[ComparedModel], list_name: str, actor: Actor) -> list
                     source=f"{list_name} {each.row_ids[0]}"[:SOURCE_LENGTH],
                     actor=actor,
                     valid_from=version.dated.valid_from,
+                    # Whoever chose the model was shown its doubts; what has none must pass by itself.
+                    is_confirmed=bool(each.doubts),
                 )
                 if is_new and each.model not in changed:
                     changed.append(each.model)
