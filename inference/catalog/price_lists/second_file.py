@@ -78,7 +78,7 @@ class SecondFile:
         Compared are the parts that the file prices. What it says nothing of is no disagreement.
         """
         found = self._row(row_id)
-        rates = {} if found is None else _rates(found)
+        rates = {} if found is None else _rates(found, card.thresholds)
         try:
             return differences(card, PriceCard(rates), parts=rates)
         except ValueError:  # no such row, or not one that is a card
@@ -98,7 +98,7 @@ def _is_priced(row: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(row, dict) and "input_cost_per_token" in row
 
 
-def _rates(row: Mapping[str, Any]) -> dict[str, Rate]:
+def _rates(row: Mapping[str, Any], thresholds: list[int]) -> dict[str, Rate]:
     prices: dict[str, int] = {}
     tiers: dict[str, list[Tier]] = {}
     for key, value in row.items():
@@ -108,7 +108,10 @@ def _rates(row: Mapping[str, Any]) -> dict[str, Rate]:
         if key in PARTS_BY_KEY:
             prices[PARTS_BY_KEY[key]] = picousd
         elif (match := TIER.fullmatch(key)) and match[1] in PARTS_BY_KEY:
-            tiers.setdefault(PARTS_BY_KEY[match[1]], []).append(Tier(int(match[2]) * 1_000, picousd))
+            over = int(match[2]) * 1_000
+            # Its keys name thousands: "from 200,000 on" and "over 200,000" are the same to it.
+            over = next((known for known in thresholds if abs(known - over) <= 1), over)
+            tiers.setdefault(PARTS_BY_KEY[match[1]], []).append(Tier(over, picousd))
     return {
         part: Rate(picousd, tuple(sorted(tiers.get(part, ()), key=lambda tier: tier.over)))
         for part, picousd in prices.items()

@@ -137,31 +137,35 @@ def test_most_rows_of_the_list_are_cards() -> None:
 # --- a Claude model, by hand ----------------------------------------------------------------------------
 
 
-def sonnet() -> PriceCard:
-    found = dict(genai_list.rows())["anthropic/claude-sonnet-4-5"]
-    card = card_of(found.get_prices(NOW))
+def listed_card(row_id: str) -> PriceCard:
+    card = card_of(dict(genai_list.rows())[row_id].get_prices(NOW))
     assert not isinstance(card, Inexpressible)
     return card
 
 
 @pytest.mark.parametrize(
-    ("used", "expected"),
+    ("name", "used", "expected"),
     [
         # $3.75 for a million tokens that are written to the cache for five minutes, $6 for an hour.
-        (Quantities(prompt=9_000, cache_write=9_000), "0.03375"),
-        (Quantities(prompt=9_000, cache_write_1h=9_000), "0.054"),
+        ("claude-sonnet-4-5", Quantities(prompt=9_000, cache_write=9_000), "0.03375"),
+        ("claude-sonnet-4-5", Quantities(prompt=9_000, cache_write_1h=9_000), "0.054"),
         # $3 and $15 up to 200,000 prompt tokens; above, the whole request costs $6 and $22.50.
-        (Quantities(prompt=200_000, completion=1_000), "0.615"),
-        (Quantities(prompt=300_000, completion=1_000), "1.8225"),
+        ("claude-sonnet-4-5", Quantities(prompt=200_000, completion=1_000), "0.615"),
+        ("claude-sonnet-4-5", Quantities(prompt=300_000, completion=1_000), "1.8225"),
         # 291,000 at $6 and 9,000 cache writes at $7.50.
-        (Quantities(prompt=300_000, cache_write=9_000), "1.8135"),
+        ("claude-sonnet-4-5", Quantities(prompt=300_000, cache_write=9_000), "1.8135"),
         # 280,000 at $6 and 20,000 cache reads at $0.60.
-        (Quantities(prompt=300_000, cached=20_000), "1.692"),
+        ("claude-sonnet-4-5", Quantities(prompt=300_000, cached=20_000), "1.692"),
         # A thousand searches cost $10.
-        (Quantities(prompt=0, web_searches=1), "0.01"),
+        ("claude-sonnet-4-5", Quantities(prompt=0, web_searches=1), "0.01"),
+        # $0.10, $0.125 for cache writes and $0.50 up to 100,000 prompt tokens; above, five times as much.
+        ("claude-haiku-5-5", Quantities(prompt=9_000, cache_write=9_000), "0.001125"),
+        ("claude-haiku-5-5", Quantities(prompt=100_000, completion=1_000), "0.0105"),
+        ("claude-haiku-5-5", Quantities(prompt=300_000, completion=1_000), "0.1525"),
+        ("claude-haiku-5-5", Quantities(prompt=300_000, cache_write=9_000), "0.151125"),
     ],
 )
 def test_a_claude_model_charges_cache_writes_and_long_prompts_as_its_provider_does(
-    used: Quantities, expected: str
+    name: str, used: Quantities, expected: str
 ) -> None:
-    assert charge(sonnet(), used) == parse_usd(expected)
+    assert charge(listed_card(f"anthropic/{name}"), used) == parse_usd(expected)

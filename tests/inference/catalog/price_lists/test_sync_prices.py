@@ -278,10 +278,11 @@ def second(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_second_file_that_agrees_changes_nothing(second: Path) -> None:
+@pytest.mark.parametrize("over", [200_000, 199_999])
+def test_a_second_file_that_agrees_changes_nothing(second: Path, over: int) -> None:
     add_model()
     listed = plain(cache_read_mtok="0.3", cache_write_mtok="3.75")
-    listed.input_mtok = tiered("3", 200_000, "6")  # type: ignore[attr-defined]
+    listed.input_mtok = tiered("3", over, "6")  # type: ignore[attr-defined]
 
     with price_list({"claude": listed}):
         assert applied("--second", str(second)) == ["claude"]
