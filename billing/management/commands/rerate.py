@@ -80,17 +80,9 @@ class Command(OperatorCommand):
 
     def describe(self, outcome: dict[str, Any]) -> str:
         verb = "Would change" if outcome["dry_run"] else "Changed"
-        text = [
-            f"{verb} {outcome['changed']} of {outcome['requests']} requests:"
-            f" ${outcome['before_usd']} before, ${outcome['after_usd']} after,"
-            f" difference ${outcome['difference_usd']}."
-        ]
         organizations = outcome["organizations"]
-        text += [
-            f"  {each['id']}: {each['changed']} of {each['requests']} requests, ${each['before_usd']} before,"
-            f" ${each['after_usd']} after, difference ${each['difference_usd']}"
-            for each in organizations[:MOST_LISTED]
-        ]
+        text = [f"{verb} {_sentence(outcome)}."]
+        text += [f"  {each['id']}: {_sentence(each)}" for each in organizations[:MOST_LISTED]]
         if len(organizations) > MOST_LISTED:
             text.append(f"  and {len(organizations) - MOST_LISTED} organizations more: see --json")
         if outcome["uncollected_usd"] != "0":
@@ -104,6 +96,15 @@ class Command(OperatorCommand):
                 " were admitted under: run this again afterwards."
             )
         return "\n".join(text)
+
+
+def _sentence(figures: dict[str, Any]) -> str:
+    difference = figures["difference_usd"]
+    signed = f"-${difference[1:]}" if difference.startswith("-") else f"${difference}"
+    return (
+        f"{figures['changed']} of {figures['requests']} requests: ${figures['before_usd']} before,"
+        f" ${figures['after_usd']} after, difference {signed}"
+    )
 
 
 def _outcome(result: RerateResult, is_dry_run: bool) -> dict[str, Any]:

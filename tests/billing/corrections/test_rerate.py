@@ -99,7 +99,7 @@ def test_a_period_is_charged_by_the_corrected_card(rich: Customer, wrong: PriceV
 @pytest.mark.slow
 def test_a_correction_run_twice_is_once_is_a_fresh_run_at_the_right_price(transactional_db: None) -> None:
     wronged, fresh = (with_two_keys(make_customer(credit=10**15)) for _ in range(2))
-    made = many_requests(400)
+    made = many_requests(400, at_once=40)
     ids = settle_at(wronged, add_card(WRONG), *made)
     roll_up()
     theirs = settle_at(fresh, add_card(RIGHT), *made)
