@@ -260,7 +260,8 @@ class CorrectionAdmin(ReadOnlyAdmin):
     def _sum(self, correction: Correction, name: str) -> int:
         if "sums" not in correction.__dict__:
             correction.__dict__["sums"] = sums_of([correction]).get(correction.pk)
-        return (correction.__dict__["sums"] or {}).get(name, 0)
+        sums: dict[str, int] = correction.__dict__["sums"] or {}
+        return sums.get(name, 0)
 
     @display(description="Made", ordering="created_at")
     def created(self, correction: Correction) -> SafeString:
