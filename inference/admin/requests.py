@@ -184,7 +184,9 @@ class ActivityAdmin(ReadOnlyAdmin):
             "badge": badge(row.status),
             "facts": _facts(request, receipt),
             "hold_facts": _hold_facts(receipt.money) if receipt.money else [],
-            "price_facts": _price_facts(receipt.money) if receipt.money else [],
+            "price_facts": _price_facts(request, receipt.money) if receipt.money else [],
+            "shows_corrections": request.user.has_perm("billing.view_costadjustment"),
+            "links_versions": request.user.has_perm("billing.view_priceversion"),
             "list_address": _list_address(request),
         }
         return render_page(self, request, "admin/inference/activity/receipt.html", "Receipt", context)
@@ -240,24 +242,25 @@ def _hold_facts(money: ExplainedCharge) -> list[tuple[str, str]]:
     return facts
 
 
-def _price_facts(money: ExplainedCharge) -> list[tuple[str, str]]:
+def _price_facts(request: HttpRequest, money: ExplainedCharge) -> list[tuple[str, str]]:
     version = money.version
     if version is None:
         return []
+    short_id = format_html('<code title="{}">{}</code>', version.pk, version.pk.hex[:8])
     facts: list[tuple[str, str]] = [
-        ("Price version", format_html('<code title="{}">{}</code>', version.pk, version.pk.hex[:8])),
+        ("Price version", _link(request, version, short_id)),
         ("Valid from", timestamp(version.valid_from)),
         ("Source", version.source),
     ]
     return [*facts, ("Tier", money.tier)] if money.tier else facts
 
 
-def _link(request: HttpRequest, row: Any) -> str:
+def _link(request: HttpRequest, row: Any, text: str = "") -> str:
     kind = row._meta
     if not request.user.has_perm(f"{kind.app_label}.view_{kind.model_name}"):
-        return str(row)
+        return text or str(row)
     address = reverse(f"admin:{kind.app_label}_{kind.model_name}_change", args=[row.pk])
-    return format_html('<a class="gw-link" href="{}">{}</a>', address, row)
+    return format_html('<a class="gw-link" href="{}">{}</a>', address, text or row)
 
 
 def _list_address(request: HttpRequest) -> str:

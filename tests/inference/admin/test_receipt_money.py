@@ -26,7 +26,7 @@ from tests.factories import SOMEONE
 from tests.gateway_site.console.clients import owner, person
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.activity.factories import make_request
-from tests.inference.admin.test_receipt import HOSTILE, read
+from tests.inference.admin.test_receipt import HOSTILE, MONEY, read
 
 
 def tiered_request(customer: Customer, ending: type[Settle] | type[MarkUnknown], *how: Any) -> Activity:
@@ -92,7 +92,7 @@ def test_a_correction_is_there_with_old_new_and_difference(db: None) -> None:
     ada = owner()
     assert "receipt-corrections" not in read(ada, request)
     starts_at = datetime.combine(yesterday, time(), UTC)
-    add_version(
+    version, _ = add_version(
         model="gpt",
         card=PriceCard.flat(prompt=1_000, completion=3_000),
         source="the right list",
@@ -115,8 +115,23 @@ def test_a_correction_is_there_with_old_new_and_difference(db: None) -> None:
     ):
         assert text in section
     assert '<td class="is-number">$0.00000009</td></tr></tfoot>' in page
-    assert "receipt-corrections" not in read(person("inference.view_activity"), request)
+    assert reverse("admin:billing_priceversion_change", args=[version.pk]) in section
+    # Who sees money, and no corrections, sees what stands now.
+    page = read(person("inference.view_activity", *MONEY), request)
+    assert '<td class="is-number">$0.00000009</td></tr></tfoot>' in page
+    assert "receipt-corrections" not in page
     assert_books_balance()
+
+
+def test_a_price_version_is_a_link_for_those_who_may_read_it(db: None) -> None:
+    request = tiered_request(make_customer(credit=10**9), Settle, Quantities(prompt=30, completion=1))
+    version_id = Reservation.objects.get().price_version_id
+    address = reverse("admin:billing_priceversion_change", args=[version_id])
+
+    assert f'href="{address}"' in read(owner(), request)
+    page = read(person("inference.view_activity", *MONEY), request)
+    assert address not in page
+    assert version_id.hex[:8] in page
 
 
 def test_the_reservation_says_the_same_in_short(db: None) -> None:
