@@ -9,14 +9,14 @@ from typing import Any
 from django.core.management import call_command
 
 
-def run(*words: str) -> dict[str, Any]:
+def run(*words: object) -> dict[str, Any]:
     printed = io.StringIO()
-    call_command(*words, "--json", stdout=printed)
+    call_command(*map(str, words), "--json", stdout=printed)
     outcome: dict[str, Any] = json.loads(printed.getvalue())
     return outcome
 
 
-def say(*words: str) -> str:
+def say(*words: object) -> str:
     printed = io.StringIO()
-    call_command(*words, stdout=printed)
+    call_command(*map(str, words), stdout=printed)
     return printed.getvalue()

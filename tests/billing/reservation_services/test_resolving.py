@@ -26,7 +26,7 @@ from gateway_site.api.errors import Conflict, InvalidRequest, NotFound
 from organization.models import AuditEvent
 from tests.billing.factories import SOMEONE, Customer, make_customer, reservation, used
 from tests.billing.reservation_services.factories import make_unknown
-from tests.billing.test_commands import run, said
+from tests.harness.commands import run, say
 
 NOW = timedelta()
 
@@ -184,7 +184,7 @@ def test_a_dry_run_counts_and_changes_nothing(ledger: Ledger, acme: Customer) ->
         "held_usd": "0.0000003",
     }
     assert states() == ["unknown"] * 3
-    assert "Nothing was changed" in said("resolve_reservations", "--older-than=0s", "--release", "--dry-run")
+    assert "Nothing was changed" in say("resolve_reservations", "--older-than=0s", "--release", "--dry-run")
 
 
 def test_run_twice_it_resolves_once(ledger: Ledger, acme: Customer) -> None:
@@ -202,7 +202,7 @@ def test_the_command_says_what_it_did(ledger: Ledger, acme: Customer) -> None:
     make_unknown(ledger, acme, 2, seen=30)
     make_unknown(ledger, acme)
 
-    answer = said("resolve_reservations", "--older-than=0s", "--charge-observed")
+    answer = say("resolve_reservations", "--older-than=0s", "--charge-observed")
 
     assert "3 reservations are resolved. 2 were charged $0.00000006 in all; 1 had nothing" in answer
     assert "loss is $0.0000001" in answer

@@ -25,11 +25,9 @@ from tests.factories import SOMEONE, make_project_key
 from tests.gateway_site.console.clients import customer, owner, person
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.activity.factories import make_request, receipt_address
+from tests.inference.admin.receipt_pages import HOSTILE, MONEY, read
 from tests.inference.customer import ApiCustomer, customer_of
 from tests.policies.factories import verdict
-
-MONEY = ("billing.view_reservation", "billing.view_costline")
-HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture
@@ -42,12 +40,6 @@ def api_customer(transactional_db: None, project: Project) -> Iterator[ApiCustom
 def key(project: Project) -> ProjectKey:
     made: ProjectKey = make_project_key(project).key
     return made
-
-
-def read(client: Client, request: Activity) -> str:
-    answer = client.get(receipt_address(request))
-    assert answer.status_code == 200
-    return str(answer.content.decode())
 
 
 def test_it_works(api_customer: ApiCustomer) -> None:
