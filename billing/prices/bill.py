@@ -8,7 +8,9 @@ within the hold.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from operator import mul
+
+from msgspec import Struct, structs
 
 from billing.money import PICO_IN_A_NANO
 from billing.prices.card import PriceCard
@@ -38,7 +40,7 @@ BILL_ORDER = [
 
 def cost(price: Price, used: Quantities) -> int:
     """What `used` costs, in nano-USD, rounded up once."""
-    return _in_nano(sum([picousd for _, _, picousd in _unrounded(price, used)]))
+    return _in_nano(price.fixed_picousd + sum(map(mul, structs.astuple(used), price.weights)))
 
 
 def charge(card: PriceCard, used: Quantities) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, defstruct, structs
@@ -18,11 +19,28 @@ _WHOLES = [
 ]
 
 
-class _CheckedPrice(Struct, frozen=True):
+class _CheckedPrice(Struct, frozen=True, dict=True):
     def __post_init__(self) -> None:
         for value in structs.astuple(self):
             if type(value) is not int or not 0 <= value <= MAX_NANOUSD:
                 raise ValueError(f"A price must be a whole number of pico-USD, not {value!r}.")
+
+    @cached_property
+    def weights(self) -> tuple[int, ...]:
+        """
+        What one of each quantity adds to a cost, in the order of QUANTITIES.
+
+        One that is counted in another as well adds the difference: that one's price is in the sum already.
+        """
+        prices = structs.asdict(self)
+        return tuple(
+            prices[part.name] - (prices[part.within] if part.within else 0) for part in PARTS if part.quantity
+        )
+
+    @cached_property
+    def fixed_picousd(self) -> int:
+        """What every request costs, whatever it uses."""
+        return sum(getattr(self, part.name) for part in PARTS if not part.quantity)
 
 
 class _CheckedQuantities(Struct, frozen=True):

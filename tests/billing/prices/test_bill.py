@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.money import MAX_NANOUSD, parse_price, usd
+from billing.money import MAX_NANOUSD, PICO_IN_A_NANO, parse_price, usd
 from billing.prices import bill
 from billing.prices.bill import charge, cost, split
 from billing.prices.card import PriceCard
@@ -104,3 +104,12 @@ def test_quantities_and_prices_are_whole_numbers(value: object) -> None:
 def test_more_cached_than_prompted_is_refused() -> None:
     with pytest.raises(ValueError, match="cached"):
         Quantities(prompt=1, cached=2)
+
+
+@given(cards, bounded_use())
+def test_a_cost_is_the_sum_of_its_parts(card: PriceCard, use: tuple[Quantities, Quantities]) -> None:
+    price, used = card.price_for(use[1].prompt), card.charged(use[1])
+
+    parts = bill._unrounded(price, used)
+
+    assert cost(price, used) == -(-sum(picousd for _, _, picousd in parts) // PICO_IN_A_NANO)
