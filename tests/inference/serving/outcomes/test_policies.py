@@ -61,6 +61,7 @@ def test_a_stream_that_a_policy_ends_midway_costs_what_was_generated(
 
     row = customer.reservation()
     assert (row.state, row.basis, row.ended_by) == ("settled", ChargeBasis.OBSERVED, EndedBy.POLICY)
+    assert row.used_quantities is not None
     assert 0 < row.used_quantities.completion < 40
     assert customer.activity().cost_nanousd == row.charged_nanousd
 

@@ -63,13 +63,8 @@ def test_a_complete_answer_without_usage_is_counted(gateway: Gateway, way: Way) 
     gateway.assert_charged(used, ChargeBasis.OBSERVED, EndedBy.COMPLETE, 200)
 
 
-@pytest.mark.parametrize("dialect", ["chat", "responses"])
-@pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
-@pytest.mark.parametrize("kind", ["openai_chat", "openai_responses", "anthropic"])
-def test_an_empty_answer_without_usage_costs_its_prompt(
-    gateway: Gateway, dialect: str, stream: bool, kind: str
-) -> None:
-    way = Way(dialect, stream, kind)
+@every_way(is_simulated=False)
+def test_an_empty_answer_without_usage_costs_its_prompt(gateway: Gateway, way: Way) -> None:
     gateway.serve(way, "no_usage_empty")
 
     assert gateway.ask(way).status == 200
@@ -162,10 +157,8 @@ def test_an_awaited_answer_ends_with_the_deadline_or_the_process(
     gateway.assert_unknown(reason.ended_by, CLIENT_CLOSED)
 
 
-@every_way(stream=False, dialect="chat")
+@every_way(stream=False, dialect="chat", is_simulated=False)
 def test_an_awaited_answer_that_fails_is_unknown(gateway: Gateway, way: Way) -> None:
-    if way.is_simulated:
-        pytest.skip("the simulator fails at once")
     gateway.serve(way, "reset_before_headers?wait=0.2")
 
     async def leave(caller: Caller) -> None:
