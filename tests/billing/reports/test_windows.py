@@ -16,11 +16,16 @@ from django.core.management import call_command
 from django.db import connection
 from pytest_django import DjangoAssertNumQueries
 
+from billing.corrections.rerate import rerate
+from billing.prices.card import PriceCard
+from billing.prices.price import Quantities
 from billing.reports import cost_report
 from billing.reports.query import CostQuery
 from billing.reports.rollup import roll_up
 from tests.benchmarks.generated_data.costs import GenerateCosts
-from tests.billing.factories import Customer, make_customer
+from tests.billing.corrections import priced_requests
+from tests.billing.corrections.priced_requests import UsedAt, add_card, first_day, scope_of
+from tests.billing.factories import SOMEONE, Customer, make_customer
 from tests.billing.reports.helpers import START, URL
 from tests.billing.settled_requests import DAY, Usage, after, settle
 from tests.factories import make_admin_key
@@ -138,6 +143,25 @@ def test_nothing_of_a_stranger_is_in_a_part_of_a_day(api: ApiClient, ours: Custo
     assert buckets(api, NOON, NOON + 60) == [(NOON, NOON + 60, "0.000000001")]
     assert buckets(api, START, NOON + 60) == [(START, NOON + 60, "0.000000001")]
     assert buckets(api, NOON + 60, START + DAY) == [(NOON + 60, START + DAY, "0.000000002")]
+
+
+def test_a_correction_is_in_the_second_of_the_request_that_it_corrects(
+    transactional_db: None, api: ApiClient, ours: Customer
+) -> None:
+    noon = int(first_day().timestamp()) + DAY // 2
+    wrong = add_card(PriceCard.flat(prompt=20_000, completion=0))
+    moments = (datetime.fromtimestamp(noon + after, UTC) for after in (0, 1))
+    priced_requests.settle_at([ours], wrong, *(UsedAt(each, Quantities(prompt=100)) for each in moments))
+    add_card(PriceCard.flat(prompt=2_000, completion=0))
+
+    corrected = rerate(scope_of(ends_at=datetime.fromtimestamp(noon + 1, UTC)), actor=SOMEONE)
+
+    assert corrected.changed == 1
+    for _ in range(2):
+        assert buckets(api, noon, noon + 1) == [(noon, noon + 1, "0.0000002")]
+        assert buckets(api, noon + 1, noon + 2) == [(noon + 1, noon + 2, "0.000002")]
+        assert buckets(api, noon - 1, noon - 1 + DAY)[0][2] == "0.0000022"
+        roll_up()
 
 
 def test_pages_keep_the_bounds_of_the_whole_report(api: ApiClient, ours: Customer) -> None:
