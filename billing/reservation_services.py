@@ -8,6 +8,7 @@ ending wins, and what others ended meanwhile is counted as already resolved.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from organization.models import Organization
 BATCH = 200
 # In one call, which is all that it remembers; the others are there again in the next.
 MOST_RESOLVED = 50_000
+LONGEST_PAUSE_SECONDS = 0.1
 
 
 class UnknownResolution(models.TextChoices):
@@ -224,8 +226,13 @@ def resolve_chosen(
 ) -> ResolvedTotals:
     """End these reservations by a rule, those of one organization after those of another."""
     totals = ResolvedTotals()
+    took_seconds = 0.0
     for few in _batches(chosen):
+        # Admission's turn: SQLite's one lock goes to whoever asks first, and that would be us again.
+        time.sleep(min(LONGEST_PAUSE_SECONDS, took_seconds))
+        began = time.monotonic()
         totals += _resolve_batch(few, resolution, actor)
+        took_seconds = time.monotonic() - began
     return totals
 
 
