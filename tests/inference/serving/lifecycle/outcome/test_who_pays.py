@@ -20,7 +20,7 @@ from organization.models import Organization
 from policies.enforcement.request_policies import RequestPolicies
 from tests.inference.customer import HELLO
 from tests.inference.serving.expected_usage import count, observed
-from tests.inference.serving.outcomes.ways import (
+from tests.inference.serving.lifecycle.outcome.ways import (
     UNREACHABLE,
     Gateway,
     Way,

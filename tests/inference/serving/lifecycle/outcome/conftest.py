@@ -9,7 +9,7 @@ import pytest
 from inference.backends import registry
 from tests.inference.backends.upstreams.faulty.server import FaultyUpstream, upstream_in_thread
 from tests.inference.customer import ApiCustomer
-from tests.inference.serving.outcomes.ways import Gateway
+from tests.inference.serving.lifecycle.outcome.ways import Gateway
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from billing.prices.bill import charge
 from billing.prices.price import Quantities
 from tests.inference.catalog.factories import deploy, make_backend, make_model
 from tests.inference.serving.expected_usage import PRICE, observed
-from tests.inference.serving.outcomes.ways import Gateway, generation_when
+from tests.inference.serving.lifecycle.outcome.ways import Gateway, generation_when
 from tests.inference.serving.paced_client import Caller, run
 
 WORDS = 5
