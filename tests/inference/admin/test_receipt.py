@@ -25,7 +25,7 @@ from tests.factories import SOMEONE, make_project_key
 from tests.gateway_site.console.clients import customer, owner, person
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.activity.factories import make_request, receipt_address
-from tests.inference.admin.receipt_pages import HOSTILE, MONEY, read
+from tests.inference.admin.pages import HOSTILE, MONEY, read
 from tests.inference.customer import ApiCustomer, customer_of
 from tests.policies.factories import verdict
 

@@ -26,7 +26,7 @@ from tests.factories import SOMEONE
 from tests.gateway_site.console.clients import owner, person
 from tests.harness.ledger_checks import assert_books_balance
 from tests.inference.activity.factories import make_request
-from tests.inference.admin.receipt_pages import HOSTILE, MONEY, read
+from tests.inference.admin.pages import HOSTILE, MONEY, read
 
 
 def tiered_request(customer: Customer, ending: type[Settle] | type[MarkUnknown], *how: Any) -> Activity:

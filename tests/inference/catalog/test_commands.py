@@ -168,24 +168,6 @@ def test_a_key_may_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert credential_of(Backend.objects.get()) == SECRET
 
 
-def test_a_model_without_a_tokenizer_gets_that_of_its_family() -> None:
-    run("add_backend", "sim", "--kind", "simulator")
-    add = ("add_model", "acme/fast", "--backend", "sim", "--upstream-id", "llama3.1:8b")
-
-    chosen = run(*add)
-    named = run(*add, "--tokenizer", "qwen3")
-    kept = run(*add, "--context-length", "100000")
-    approximate = run(*add, "--tokenizer", "qwen3", "--approximate-tokenizer")
-    emptied = run(*add, "--tokenizer", "")
-
-    assert (chosen["tokenizer"], chosen["is_tokenizer_exact"]) == ("llama3", True)
-    assert (named["tokenizer"], named["is_tokenizer_exact"]) == ("qwen3", True)
-    assert (kept["tokenizer"], kept["is_tokenizer_exact"]) == ("qwen3", True)
-    assert (approximate["tokenizer"], approximate["is_tokenizer_exact"]) == ("qwen3", False)
-    assert (emptied["tokenizer"], emptied["is_tokenizer_exact"]) == ("llama3", True)
-    assert "counted by o200k_base, approximate." in say("add_model", "claude", "--backend", "sim")
-
-
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

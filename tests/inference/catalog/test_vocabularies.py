@@ -8,6 +8,7 @@ from billing.prices.card import DEFAULT_IMAGE_TOKENS
 from inference.catalog.image_tokens import image_tokens_of
 from inference.catalog.vocabularies import USUAL_VOCABULARY, choose_vocabulary, vocabulary_text
 from inference.tokenizer import VOCABULARIES
+from tests.harness.commands import run, say
 
 EXACT = {
     "o200k_base": [
@@ -138,3 +139,22 @@ def test_backends_of_two_families_make_a_vocabulary_approximate() -> None:
 
     assert vocabulary_text(choice.name, choice.is_exact) == "o200k_base, approximate"
     assert choose_vocabulary("acme/fast", ["gpt-4o", "gpt-4.1"]).is_exact
+
+
+@pytest.mark.django_db
+def test_a_model_added_without_a_tokenizer_gets_that_of_its_family() -> None:
+    run("add_backend", "sim", "--kind", "simulator")
+    add = ("add_model", "acme/fast", "--backend", "sim", "--upstream-id", "llama3.1:8b")
+
+    chosen = run(*add)
+    named = run(*add, "--tokenizer", "qwen3")
+    kept = run(*add, "--context-length", "100000")
+    approximate = run(*add, "--tokenizer", "qwen3", "--approximate-tokenizer")
+    emptied = run(*add, "--tokenizer", "")
+
+    assert (chosen["tokenizer"], chosen["is_tokenizer_exact"]) == ("llama3", True)
+    assert (named["tokenizer"], named["is_tokenizer_exact"]) == ("qwen3", True)
+    assert (kept["tokenizer"], kept["is_tokenizer_exact"]) == ("qwen3", True)
+    assert (approximate["tokenizer"], approximate["is_tokenizer_exact"]) == ("qwen3", False)
+    assert (emptied["tokenizer"], emptied["is_tokenizer_exact"]) == ("llama3", True)
+    assert "counted by o200k_base, approximate." in say("add_model", "claude", "--backend", "sim")
