@@ -217,6 +217,7 @@ class Scene:
     async def _speak(self, script: Script) -> bool:
         make_speech = _speech_at(self.exchange.path)
         speech = make_speech(self.exchange.body, script.usage_of, is_cumulative=script.is_cumulative)
+        speech.prompt_tokens = int(self.options.get("prompt", speech.prompt_tokens))
         await asyncio.sleep(float(self.options.get("wait", script.wait)))
         if script.end == "reset_before_headers":
             self.wire.reset()

@@ -89,6 +89,20 @@ def test_who_leaves_before_the_first_word_pays_for_the_prompt(gateway: Gateway, 
     gateway.assert_charged(observed(0), ChargeBasis.ESTIMATED, EndedBy.CLIENT, CLIENT_CLOSED)
 
 
+@every_way(stream=True, kind="anthropic")
+def test_a_prompt_that_the_backend_has_counted_is_charged_by_that_count(gateway: Gateway, way: Way) -> None:
+    gateway.serve(way, "hang_midstream?tokens=0&prompt=30")
+
+    async def leave(caller: Caller) -> None:
+        await generation_when(lambda generation: generation._meter.prompt_estimate().prompt == 30)
+        caller.disconnect()
+
+    gateway.ask(way, leave)
+
+    used = Quantities(prompt=30)
+    gateway.assert_charged(used, ChargeBasis.ESTIMATED, EndedBy.CLIENT, CLIENT_CLOSED)
+
+
 @every_way(stream=False)
 def test_json_whose_client_left_is_awaited_and_charged_as_reported(gateway: Gateway, way: Way) -> None:
     gateway.serve(way, "ok?wait=0.2", "paced-2x10")
