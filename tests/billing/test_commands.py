@@ -168,8 +168,10 @@ def test_the_audit_names_each_invariant_with_its_count(ledger: Ledger, acme: Cus
 
 COPY_LINES = """
 INSERT INTO billing_costline
-    (reservation_id, organization_id, project_id, api_key_id, day, line_item, quantity, amount_nanousd)
-SELECT reservation_id, organization_id, project_id, api_key_id, {}, 'gpt, twice', 0, {} FROM billing_costline
+    (reservation_id, organization_id, project_id, api_key_id, admitted_at, revision, day, line_item, quantity,
+     amount_nanousd)
+SELECT reservation_id, organization_id, project_id, api_key_id, admitted_at, revision, {}, 'gpt, twice', 0, {}
+FROM billing_costline
 """
 BREAKAGES = {
     "granted_equals_grants": "UPDATE billing_account SET granted_nanousd = granted_nanousd + 1",
