@@ -78,7 +78,13 @@ def _table(comparison: Comparison) -> dict[str, Any]:
     # What can be done first, then what cannot be, then what is as it should be.
     order = [state.value for state in PriceState if state is not PriceState.SAME] + [PriceState.SAME.value]
     rows.sort(key=lambda row: (order.index(row["state"]), row["model"]))
-    return {"comparison": comparison, "rows": rows, "most_rows": MOST_ROWS}
+    is_any_applicable = any(row["is_applicable"] for row in rows)
+    return {
+        "comparison": comparison,
+        "rows": rows,
+        "is_any_applicable": is_any_applicable,
+        "most_rows": MOST_ROWS,
+    }
 
 
 def _confirmation(request: HttpRequest, comparison: Comparison, models: list[dict[str, Any]]) -> HttpResponse:
