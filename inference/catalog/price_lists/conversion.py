@@ -3,8 +3,11 @@ A row of the genai-prices list as a price card, exactly or not at all.
 
 The list has USD per million tokens (`input_mtok`) and per thousand of other things (`web_searches_kcount`);
 a card has whole pico-USD for one. A price that a card cannot say is not made to fit: the row is refused,
-with the key that is in the way. The list's variants for batches, flex and priority processing are not read,
-because requests here ask for none of them.
+with the key that is in the way.
+
+The list's variants for batches and service tiers are not read: a card has one price for all. Requests here
+cannot ask for a batch. They can ask for a service tier where the backend has them, and are charged the
+standard price then; the row's notes say so.
 """
 
 from __future__ import annotations

@@ -74,6 +74,7 @@ def _answer(question: PriceQuestion, now: datetime) -> PriceAnswer:
         return PriceAnswer(question.model, Match.AMBIGUOUS, row_ids)
     model = found[row_ids[0]]
     (current, *later), remarks = dated_cards(model, now)
+    remarks += _variant_notes(model)
     if model.price_comments:
         remarks.append(f"The list remarks: {model.price_comments[:MAX_REMARK]}")
     if isinstance(current, Inexpressible):
@@ -83,6 +84,17 @@ def _answer(question: PriceQuestion, now: datetime) -> PriceAnswer:
     remarks += [f"A price that the list announces is refused: {reason}" for reason in refused]
     cards = (current, *(each for each in later if isinstance(each, DatedCard)))
     return PriceAnswer(question.model, Match.FOUND, row_ids, cards, notes=tuple(remarks))
+
+
+def _variant_notes(model: ModelInfo) -> list[str]:
+    """What a card leaves out of a row whose provider charges by the service tier."""
+    tiers = {each.when.get("service_tier", "default") for each in model.price_variants or ()} - {"default"}
+    if not tiers:
+        return []
+    return [
+        f"The list has other prices for the service_tier {', '.join(sorted(tiers))}: a request that asks for "
+        "one is charged these. A backend with --lacks service_tier refuses it."
+    ]
 
 
 def _named(row_id: str) -> dict[str, ModelInfo]:

@@ -14,6 +14,7 @@ from genai_prices.types import (
     ConditionalPrice,
     ModelInfo,
     ModelPrice,
+    PriceVariant,
     Provider,
     StartDateConstraint,
     Tier,
@@ -37,6 +38,12 @@ def tiered(base: str, over: int, above: str) -> TieredPrices:
     return TieredPrices(Decimal(base), [Tier(over, Decimal(above))])
 
 
+def with_priority(name: str, standard: ModelPrice, priority: ModelPrice) -> ModelInfo:
+    """A row whose provider charges more for a service tier."""
+    variant = PriceVariant({"service_tier": "priority"}, priority)
+    return ModelInfo(id=name, match=ClauseStartsWith(name), prices=standard, price_variants=[variant])
+
+
 def dated(*prices: tuple[Constraint, ModelPrice]) -> list[ConditionalPrice]:
     return [ConditionalPrice(constraint, prices=each) for constraint, each in prices]
 
@@ -50,7 +57,9 @@ def price_list(acme: dict[str, Any], other: dict[str, Any] | None = None) -> Ite
             name=name,
             api_pattern=pattern,
             models=[
-                ModelInfo(id=each, match=ClauseStartsWith(each), prices=prices)
+                prices
+                if isinstance(prices, ModelInfo)
+                else ModelInfo(id=each, match=ClauseStartsWith(each), prices=prices)
                 for each, prices in rows.items()
             ],
         )

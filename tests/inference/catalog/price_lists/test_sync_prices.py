@@ -30,6 +30,7 @@ from tests.inference.catalog.price_lists.listed_rows import (
     price,
     price_list,
     tiered,
+    with_priority,
 )
 
 pytestmark = pytest.mark.django_db
@@ -214,6 +215,16 @@ def test_what_costs_the_same_or_cannot_be_asked_for_is_no_reason_to_refuse() -> 
     assert row["notes"] == [
         "The price of searches in stored files is left out: requests cannot ask for them here."
     ]
+
+
+def test_a_service_tier_that_costs_more_is_named() -> None:
+    add_model()
+
+    with price_list({"claude": with_priority("claude", plain("3"), plain("6"))}):
+        row = only_row(run("sync_prices"))
+
+    assert row["state"] == "new"
+    assert "other prices for the service_tier priority" in row["notes"][0]
 
 
 def test_a_model_is_matched_by_its_deployments_then_by_its_id_and_never_by_a_guess() -> None:
