@@ -182,6 +182,11 @@ class Prompt(Struct, frozen=True, kw_only=True):
     # `Option`, with the request field that asked, for the error: {"json_schema": "response_format"}.
     options_used: Mapping[str, str] = NOTHING
 
+    @property
+    def may_have_side_effects(self) -> bool:
+        """Whether the backend would act: search, or use a tool of its own. Functions are the client's."""
+        return self.web_search_options is not None or any(tool.name is None for tool in self.tools)
+
 
 # What a backend can lack, by chat's names where it has one. Hints that may be ignored are not options.
 Option = Literal[

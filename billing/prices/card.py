@@ -64,7 +64,8 @@ class PriceCard(Struct, frozen=True, omit_defaults=True, dict=True):
     # assumes them.
     image_tokens: int = DEFAULT_IMAGE_TOKENS
     file_tokens: int = DEFAULT_FILE_TOKENS
-    # The most searches that the model makes for one request. A hold assumes them.
+    # The most searches that the model makes for one request. A hold for a request that may search assumes
+    # them.
     web_searches: int = 0
 
     def __post_init__(self) -> None:

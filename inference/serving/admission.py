@@ -66,7 +66,8 @@ async def admit(
         prompt=size.upper,
         completion=prompt.output_bound * prompt.completions,
         images=prompt.images,
-        web_searches=card.web_searches,
+        # One costs as much as thousands of tokens: held only where something may search.
+        web_searches=card.web_searches if card.web_searches and prompt.may_have_side_effects else 0,
     )
     # Nothing is awaited after this: a hold that was given is in the hands of whoever settles it.
     hold = await get_ledger().reserve(

@@ -64,7 +64,7 @@ async def with_policies(
             raise
 
     events = generation.events()
-    is_speculative = settings.GATEWAY_JUDGE_SPECULATIVELY and not _may_have_side_effects(prompt)
+    is_speculative = settings.GATEWAY_JUDGE_SPECULATIVELY and not prompt.may_have_side_effects
     if policies.blocks_request and is_speculative:
         events = release_after_check(check, events)
     else:
@@ -108,8 +108,3 @@ def _text_of_prompt(prompt: Prompt) -> str:
 def _is_readable(prompt: Prompt) -> bool:
     """Whether all of the prompt is text. No judge here reads an image, a file or a sound."""
     return not prompt.images and "other_input" not in prompt.options_used
-
-
-def _may_have_side_effects(prompt: Prompt) -> bool:
-    """Whether the backend itself would act: search, or use a tool of its own. Functions are the client's."""
-    return prompt.web_search_options is not None or any(tool.name is None for tool in prompt.tools)
