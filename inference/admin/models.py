@@ -114,8 +114,8 @@ def _opened(title: str, options: dict[str, Any], model: CatalogModel | None) -> 
     if title != OTHER_PRICES_TITLE or version is None:
         return title, options
     card = version.card
-    is_used = card.thresholds or set(card.rates) - set(USUAL_PRICES)
-    is_used = is_used or any(getattr(card, name) != usual for name, usual in COUNT_DEFAULTS.items())
+    has_prices = bool(card.thresholds or set(card.rates) - set(USUAL_PRICES))
+    is_used = has_prices or any(getattr(card, name) != usual for name, usual in COUNT_DEFAULTS.items())
     return title, {**options, "classes": []} if is_used else options
 
 

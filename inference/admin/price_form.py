@@ -143,9 +143,8 @@ class PriceForm(OptimisticLockForm):
         self.new_card: PriceCard | None = None
         self.is_confirmed = False
         if (card := self._card_in_force()) is not None:
-            self.initial |= {name: rate.picousd for name, rate in card.rates.items()}
-            self.initial |= {name: getattr(card, name) for name in COUNTS}
-            self.initial["tiers"] = write_tiers(card)
+            self.initial.update({name: rate.picousd for name, rate in card.rates.items()})
+            self.initial.update({name: getattr(card, name) for name in COUNTS}, tiers=write_tiers(card))
 
     def state(self) -> Any:
         latest = PriceVersion.objects.filter(model=self.instance.pk).order_by("-created_at").first()
@@ -163,15 +162,16 @@ class PriceForm(OptimisticLockForm):
         if any(name in self.errors for name in self.FIELDS):
             return cleaned
         card = self._card_typed(cleaned)
-        if card is not None and card != self._card_in_force():
+        before = self._card_in_force(cleaned["valid_from"])
+        if card is not None and card != before:
             self.new_card = card
-            self._ask_about(card, cleaned["valid_from"])
+            self._ask_about(card, before)
         elif cleaned["valid_from"] and not self.errors:
-            self.add_error("valid_from", "No price is changed, so there is nothing to begin then.")
+            self.add_error("valid_from", "These are the prices at that time already: nothing would change.")
         return cleaned
 
-    def _card_in_force(self) -> PriceCard | None:
-        version = self.instance.price_version if self.instance.pk else None
+    def _card_in_force(self, at: datetime | None = None) -> PriceCard | None:
+        version = versions.in_force_for(self.instance.pk, at) if self.instance.pk else None
         return version.card if version else None
 
     def _card_typed(self, cleaned: dict[str, Any]) -> PriceCard | None:
@@ -196,10 +196,9 @@ class PriceForm(OptimisticLockForm):
             self.add_error(None, problem.message)
             return None
 
-    def _ask_about(self, card: PriceCard, valid_from: datetime | None) -> None:
+    def _ask_about(self, card: PriceCard, before: PriceCard | None) -> None:
         """Show what is implausible and a box to confirm it, unless that box was ticked for this very card."""
-        before = versions.in_force_for(self.instance.pk, valid_from) if self.instance.pk else None
-        found = problems(card, before.card if before else None)
+        found = problems(card, before)
         self.is_confirmed = self.data.get(self.add_prefix("confirmed")) == card.checksum
         if found and not self.is_confirmed:
             box = Checkbox(attrs={"value": card.checksum}, check_test=lambda value: False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 
 import pytest
@@ -141,6 +141,20 @@ def test_prices_may_begin_later(console: Client, model: CatalogModel) -> None:
     assert f"in $3 · out $15 from {later:%Y-%m-%d %H:%M} UTC: in $4 · out $15" in text_of(console, LIST)
 
 
+def test_a_scheduled_price_is_called_off_by_another_for_the_same_time(
+    console: Client, model: CatalogModel
+) -> None:
+    later = "2090-01-01T00:00"
+    save(console, model, prompt="4", valid_from=later)
+
+    save(console, model, valid_from=later)
+
+    version = versions.in_force_for("m", datetime(2090, 1, 1, tzinfo=UTC))
+    assert version is not None
+    assert version.card == USUAL
+    assert PriceVersion.objects.count() == 3
+
+
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
@@ -151,7 +165,7 @@ def test_prices_may_begin_later(console: Client, model: CatalogModel) -> None:
         ({"tiers": "long: prompt 6"}, "line 1: Must be such as"),
         ({"tiers": "\n".join(f"over {n}: prompt 3" for n in range(9))}, "at most 8 tiers"),
         ({"image_tokens": "-1"}, "greater than or equal to 0"),
-        ({"valid_from": "2090-01-01T00:00"}, "No price is changed"),
+        ({"valid_from": "2090-01-01T00:00"}, "nothing would change"),
         ({"prompt": "4", "valid_from": "1990-01-01T00:00"}, "in a year from 2000"),
     ],
 )
