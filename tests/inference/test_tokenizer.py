@@ -129,8 +129,10 @@ def test_a_file_is_held_for_and_its_data_is_not_counted(part: OtherPart) -> None
     assert any(PDF[-80:] in text for text in prompt_texts(with_file))
 
 
-def test_a_text_in_the_guise_of_a_file_is_counted_as_a_text() -> None:
-    said = "This is no data at all, but a text. " * 100
+@pytest.mark.parametrize(
+    "said", ["This is no data at all, but a text. " * 100, "data:text/plain," + "word" * 400]
+)
+def test_a_text_in_the_guise_of_a_file_is_counted_as_a_text(said: str) -> None:
     part = OtherPart("file", {"type": "file", "file": {"file_data": said}})
     asked = Prompt(model="m", turns=(Turn(role="user", content=(part,)),))
 

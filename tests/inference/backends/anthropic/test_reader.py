@@ -145,6 +145,13 @@ def test_the_count_at_the_start_never_stands_for_the_whole() -> None:
         Finish(0, "stop"),
     ]
     assert read(START, delta(0, text="x"), STOP) == [FIRST, TextDelta(0, "x"), Finish(0, "stop")]
+    alerts: list[str] = []
+    assert read(START, delta(0, text="x"), ended(input_tokens=10), STOP, alerts=alerts) == [
+        FIRST,
+        TextDelta(0, "x"),
+        Finish(0, "stop"),
+    ]
+    assert alerts == ["not plain counts"]
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 0, "output_tokens": 0}, {"input_tokens": "9"}])
