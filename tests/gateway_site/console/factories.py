@@ -19,7 +19,16 @@ from django.urls import reverse
 from billing import services as billing_services
 from billing.ledger import batch
 from billing.ledger.operations import Hold, LedgerLimits, MarkUnknown, Operation, Settle
-from billing.models import Account, Correction, CostLine, CreditGrant, LedgerAudit, Reservation, SpendingCap
+from billing.models import (
+    Account,
+    Correction,
+    CostLine,
+    CreditGrant,
+    LedgerAudit,
+    PriceVersion,
+    Reservation,
+    SpendingCap,
+)
 from billing.prices.price import Quantities
 from gateway_site.console import roles, users
 from gateway_site.console.kit.actions import Action, actions_of
@@ -209,6 +218,7 @@ MODELS = [
     Verdict,
     Backend,
     CatalogModel,
+    PriceVersion,
     PassedCheck,
     Activity,
     User,
