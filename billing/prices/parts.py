@@ -38,7 +38,7 @@ class PricePart(Struct, frozen=True):
     @property
     def label(self) -> str:
         """What people call one of it: a prompt token, an image."""
-        return self.item if self.item == self.unit else f"{self.item} {self.unit}"
+        return self.item if self.item.endswith(self.unit) else f"{self.item} {self.unit}"
 
     @property
     def is_per_token(self) -> bool:

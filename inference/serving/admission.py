@@ -97,6 +97,9 @@ def _capable(prompt: Prompt, model: ServedModel, targets: Sequence[Target]) -> S
     image_field = prompt.options_used.get("image_input")
     if image_field is not None and model.input_modalities and "image" not in model.input_modalities:
         raise UnsupportedOption(param=image_field)
+    # A card has one price, and providers charge another for a service tier that is asked for.
+    if (tier_field := prompt.options_used.get("service_tier")) is not None:
+        raise UnsupportedOption(param=tier_field)
     capable = [target for target in targets if target.backend.lacks.isdisjoint(prompt.options_used)]
     if not capable:
         require_options(prompt, targets[0].backend.lacks)

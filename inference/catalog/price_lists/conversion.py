@@ -5,9 +5,8 @@ The list has USD per million tokens (`input_mtok`) and per thousand of other thi
 a card has whole pico-USD for one. A price that a card cannot say is not made to fit: the row is refused,
 with the key that is in the way.
 
-The list's variants for batches and service tiers are not read: a card has one price for all. Requests here
-cannot ask for a batch. They can ask for a service tier where the backend has them, and are charged the
-standard price then; the row's notes say so.
+The list's variants for batches and service tiers are not read: a card has one price for all, and requests
+here can ask for neither.
 """
 
 from __future__ import annotations
