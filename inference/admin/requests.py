@@ -238,7 +238,7 @@ def _hold_facts(money: ExplainedCharge) -> list[tuple[str, str]]:
     elif row.state == Reservation.State.HELD:
         facts += [("Lease until", timestamp(row.lease_expires_at)), ("Deadline", timestamp(row.deadline_at))]
     else:
-        facts.append(("Settled", timestamp(row.resolved_at, empty=NONE)))
+        facts.append((row.get_state_display(), timestamp(row.resolved_at)))
     return facts
 
 
