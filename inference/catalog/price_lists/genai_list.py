@@ -92,8 +92,8 @@ def _variant_notes(model: ModelInfo) -> list[str]:
     if not tiers:
         return []
     return [
-        f"The list has other prices for the service_tier {', '.join(sorted(tiers))}: a card has one price for "
-        "all, so requests that ask for one are refused."
+        f"The list has other prices for the service_tier {', '.join(sorted(tiers))}: a card has one price "
+        "for all, so requests that ask for one are refused."
     ]
 
 

@@ -151,12 +151,12 @@ def test_it_asks_the_database_no_more_than_once_a_second(key: Any, monkeypatch: 
     monkeypatch.setattr(served_models._entries, "max_age_seconds", 3_600)
     first = ask("simulator/echo", key)
     # As another process would: nothing tells this one.
-    card = PriceCard.flat(prompt=5, completion=5)
+    card = PriceCard.flat(prompt=5_000, completion=5_000)
     versions.add_version(model="simulator/echo", card=card, source="tests", actor=SOMEONE)
 
     assert ask("simulator/echo", key) is first
     monkeypatch.setattr(served_models._entries, "max_age_seconds", 0)
-    assert prompt_price(ask("simulator/echo", key)) == 5
+    assert prompt_price(ask("simulator/echo", key)) == 5_000
 
 
 def test_the_bound_is_a_second() -> None:
