@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from billing.prices.card import DEFAULT_IMAGE_TOKENS
+from inference.catalog import services
 from inference.catalog.image_tokens import image_tokens_of
 from inference.catalog.vocabularies import USUAL_VOCABULARY, choose_vocabulary, vocabulary_text
 from inference.tokenizer import VOCABULARIES
+from tests.factories import SOMEONE
 from tests.harness.commands import run, say
+from tests.inference.catalog.factories import make_model
 
 EXACT = {
     "o200k_base": [
@@ -158,3 +162,18 @@ def test_a_model_added_without_a_tokenizer_gets_that_of_its_family() -> None:
     assert (approximate["tokenizer"], approximate["is_tokenizer_exact"]) == ("qwen3", False)
     assert (emptied["tokenizer"], emptied["is_tokenizer_exact"]) == ("llama3", True)
     assert "counted by o200k_base, approximate." in say("add_model", "claude", "--backend", "sim")
+
+
+@pytest.mark.django_db
+def test_the_first_card_of_a_model_holds_what_its_family_counts_for_an_image() -> None:
+    model = make_model("gpt-4o-mini")
+    assert model.price_version is not None
+    assert model.price_version.card.image_tokens == 48_200
+
+    own = structs.replace(model.price_version.card, image_tokens=900)
+    services.save_model(model_id=model.pk, changes={}, card=own, actor=SOMEONE)
+    changed, _ = services.save_model(
+        model_id=model.pk, changes={}, prices={"completion": 3_000}, actor=SOMEONE, is_confirmed=True
+    )
+    assert changed.price_version is not None
+    assert changed.price_version.card.image_tokens == 900
