@@ -11,6 +11,7 @@ changes nothing, one that was interrupted is completed by the next, and of two a
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -40,6 +41,7 @@ from organization.audit.trail import Actor
 
 # The audit trail names so many organizations, those with the largest differences.
 MOST_AUDITED = 50
+LONGEST_PAUSE_SECONDS = 0.1
 WITHOUT_QUANTITIES = "was settled at an amount that was found out later, without quantities"
 WITHOUT_VERSION = "was admitted before any price version was in force"
 
@@ -144,9 +146,14 @@ class _Run(_DryRun):
         super().__init__(scope)
         self.actor = actor
         self.reason = reason
+        # How long the account of the last page was locked.
+        self._page_seconds = 0.0
 
     def correct(self, organization_id: uuid.UUID, ids: list[uuid.UUID]) -> None:
         """Correct some requests of one organization, all of them or none."""
+        # Admission's turn: SQLite's one lock goes to whoever asks first, and that would be us again.
+        time.sleep(min(LONGEST_PAUSE_SECONDS, self._page_seconds))
+        began = time.monotonic()
         with transaction.atomic():
             available = _lock(organization_id)
             requests = read_requests(self.scope, organization_id, ids)
@@ -155,6 +162,7 @@ class _Run(_DryRun):
             if recharges:
                 correction = correction or self._begin()
                 write_entries(correction, organization_id, recharges)
+        self._page_seconds = time.monotonic() - began
         self.result.correction = correction
         self.result.add(organization_id, requests, recharges)
 

@@ -16,7 +16,16 @@ from billing.corrections import history_of, requests
 from billing.corrections import rerate as rerate_module
 from billing.corrections.recharge import Recharge
 from billing.corrections.rerate import rerate
-from billing.ledger.operations import MarkDispatched, MarkUnknown, Reconcile, ReservationOutcome, Settle
+from billing.ledger.ledger import Ledger
+from billing.ledger.operations import (
+    Heartbeat,
+    Hold,
+    MarkDispatched,
+    MarkUnknown,
+    Reconcile,
+    ReservationOutcome,
+    Settle,
+)
 from billing.models import CapPeriod, Correction, CostAdjustment, CostLine, PriceVersion, Reservation
 from billing.prices.card import PriceCard
 from billing.prices.price import Quantities
@@ -234,6 +243,8 @@ def test_what_has_no_quantities_or_has_not_ended_is_left_and_named(
     lost, running = hold_at([rich], wrong, noon(), noon())
     ids = (lost.id, lost.organization_id)
     apply_at(noon().moment, [MarkDispatched(*ids)])
+    # Tokens were counted, and then somebody found out what they cost.
+    apply_at(noon().moment, [Heartbeat(*ids, Quantities(prompt=1))])
     apply_at(noon().moment, [MarkUnknown(*ids)])
     apply_at(noon().moment, [Reconcile(*ids, 1_234)])
     add_card(ONCE)
@@ -242,6 +253,7 @@ def test_what_has_no_quantities_or_has_not_ended_is_left_and_named(
 
     assert (result.requests, result.changed, result.skipped, result.still_open) == (1, 0, 1, 1)
     assert [identifier for identifier, _ in result.skipped_requests] == [lost.id]
+    assert Reservation.objects.get(pk=lost.id).used == {"prompt": 1}
     assert charged(lost.id) == 1_234
     apply_at(noon().moment, [Settle(running.id, running.organization_id, Quantities(prompt=100))])
     assert rerate(scope_of(), actor=SOMEONE).changed == 1
@@ -298,6 +310,31 @@ def test_two_runs_at_once_correct_each_request_once(
     assert sum(changed) == 12
     assert len(changed) == 2
     assert rich.account.settled_nanousd == 12 * 200
+
+
+@pytest.mark.slow
+def test_requests_are_admitted_while_a_period_is_rated_again(
+    ledger: Ledger, rich: Customer, wrong: PriceVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle_at([rich], wrong, *(noon(day) for day in range(20)))
+    add_card(ONCE)
+    monkeypatch.setattr(requests, "BATCH", 2)
+
+    def run() -> None:
+        rerate(scope_of(), actor=SOMEONE)
+        connection.close()
+
+    correcting = Thread(target=run)
+    correcting.start()
+    admitted = 0
+    while correcting.is_alive() or not admitted:
+        hold = ledger.call(rich.request(10))
+        assert isinstance(hold, Hold)
+        ledger.call(Settle(hold.id, hold.organization_id, Quantities(prompt=10)))
+        admitted += 1
+    correcting.join(30)
+
+    assert rich.account.settled_nanousd == 20 * 200 + admitted * 10
 
 
 def test_limits_count_the_corrected_charge_even_above_them(transactional_db: None) -> None:
