@@ -15,10 +15,11 @@ from django.db import connection, transaction
 from django.db.models import Sum
 from django.utils import timezone
 
+from billing.corrections.history import history_of
 from billing.corrections.requests import CorrectionScope
 from billing.ledger import batch
 from billing.ledger.operations import Hold, LedgerLimits, Operation, Settle
-from billing.models import CapPeriod, CostLine, DailyCost, PriceVersion, UnrolledCost
+from billing.models import CapPeriod, CostLine, DailyCost, PriceVersion, Reservation, UnrolledCost
 from billing.prices.card import PriceCard, Rate, Tier
 from billing.prices.hold import hold_amount
 from billing.prices.price import Quantities
@@ -40,6 +41,9 @@ RIGHT = PriceCard(
     }
 )
 WRONG = PriceCard.flat(prompt=30_000, completion=150_000)
+# Small ones: a nano-USD a prompt token, and ten times as much.
+ONCE = PriceCard.flat(prompt=1_000, completion=2_000)
+TEN_TIMES = PriceCard.flat(prompt=10_000, completion=20_000)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,17 @@ class UsedAt:
 def first_day() -> datetime:
     """A midnight in the past, the same one for as long as the tests run."""
     return timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 40 * A_DAY
+
+
+def noon(day: int = 0, prompt: int = 100, completion: int = 50) -> UsedAt:
+    """A request of 200 nano-USD at ONCE, at noon of a day."""
+    moment = first_day() + day * A_DAY + timedelta(hours=12)
+    return UsedAt(moment, Quantities(prompt=prompt, completion=completion))
+
+
+def charged(identifier: uuid.UUID) -> int:
+    """What a request is charged now, with all corrections."""
+    return history_of(Reservation.objects.get(pk=identifier))[-1].charged_nanousd
 
 
 def scope_of(**options: Any) -> CorrectionScope:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-from datetime import timedelta
-from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from billing.corrections import history_of, requests
-from billing.corrections import rerate as rerate_module
-from billing.corrections.recharge import Recharge
+from billing.corrections import history_of
 from billing.corrections.rerate import rerate
-from billing.ledger.ledger import Ledger
 from billing.ledger.operations import (
     Heartbeat,
-    Hold,
     MarkDispatched,
     MarkUnknown,
     Reconcile,
@@ -34,42 +26,23 @@ from gateway_site.api.errors import ApiError
 from organization.models import AuditEvent
 from tests.billing.corrections.priced_requests import (
     A_DAY,
+    ONCE,
     RIGHT,
+    TEN_TIMES,
     WRONG,
-    UsedAt,
     add_card,
     apply_at,
     books_of,
+    charged,
     first_day,
     hold_at,
     many_requests,
+    noon,
     scope_of,
     settle_at,
     with_two_keys,
 )
 from tests.billing.factories import SOMEONE, Customer, make_customer
-
-TEN_TIMES = PriceCard.flat(prompt=10_000, completion=20_000)
-ONCE = PriceCard.flat(prompt=1_000, completion=2_000)
-
-
-@pytest.fixture
-def rich(transactional_db: None) -> Customer:
-    return make_customer(credit=10**15)
-
-
-@pytest.fixture
-def wrong(transactional_db: None) -> PriceVersion:
-    return add_card(TEN_TIMES)
-
-
-def noon(day: int = 0, prompt: int = 100, completion: int = 50) -> UsedAt:
-    moment = first_day() + day * A_DAY + timedelta(hours=12)
-    return UsedAt(moment, Quantities(prompt=prompt, completion=completion))
-
-
-def charged(identifier: uuid.UUID) -> int:
-    return history_of(Reservation.objects.get(pk=identifier))[-1].charged_nanousd
 
 
 def test_a_period_is_charged_by_the_corrected_card(rich: Customer, wrong: PriceVersion) -> None:
@@ -257,84 +230,6 @@ def test_what_has_no_quantities_or_has_not_ended_is_left_and_named(
     assert charged(lost.id) == 1_234
     apply_at(noon().moment, [Settle(running.id, running.organization_id, Quantities(prompt=100))])
     assert rerate(scope_of(), actor=SOMEONE).changed == 1
-
-
-def test_an_interrupted_run_is_completed_by_the_next(
-    rich: Customer, wrong: PriceVersion, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = settle_at([rich], wrong, *(noon(day) for day in range(6)))
-    add_card(ONCE)
-    monkeypatch.setattr(requests, "BATCH", 2)
-    write, pages = rerate_module.write_entries, []
-
-    def write_then_die(
-        correction: Correction, organization_id: uuid.UUID, entries: Sequence[Recharge]
-    ) -> None:
-        write(correction, organization_id, entries)
-        pages.append(len(entries))
-        if len(pages) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(rerate_module, "write_entries", write_then_die)
-    with pytest.raises(KeyboardInterrupt):
-        rerate(scope_of(), actor=SOMEONE)
-    # The page that was being written is not there, nor half of it.
-    assert sorted(map(charged, ids)) == [200, 200, 2_000, 2_000, 2_000, 2_000]
-    monkeypatch.setattr(rerate_module, "write_entries", write)
-
-    assert rerate(scope_of(), actor=SOMEONE).changed == 4
-
-    assert rich.account.settled_nanousd == 1_200
-    assert CostAdjustment.objects.count() == 6
-
-
-def test_two_runs_at_once_correct_each_request_once(
-    rich: Customer, wrong: PriceVersion, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settle_at([rich], wrong, *(noon(day) for day in range(12)))
-    add_card(ONCE)
-    monkeypatch.setattr(requests, "BATCH", 3)
-    both, changed = Barrier(2), []
-
-    def run() -> None:
-        both.wait(10)
-        changed.append(rerate(scope_of(), actor=SOMEONE).changed)
-        connection.close()
-
-    threads = [Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-
-    assert sum(changed) == 12
-    assert len(changed) == 2
-    assert rich.account.settled_nanousd == 12 * 200
-
-
-@pytest.mark.slow
-def test_requests_are_admitted_while_a_period_is_rated_again(
-    ledger: Ledger, rich: Customer, wrong: PriceVersion, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settle_at([rich], wrong, *(noon(day) for day in range(20)))
-    add_card(ONCE)
-    monkeypatch.setattr(requests, "BATCH", 2)
-
-    def run() -> None:
-        rerate(scope_of(), actor=SOMEONE)
-        connection.close()
-
-    correcting = Thread(target=run)
-    correcting.start()
-    admitted = 0
-    while correcting.is_alive() or not admitted:
-        hold = ledger.call(rich.request(10))
-        assert isinstance(hold, Hold)
-        ledger.call(Settle(hold.id, hold.organization_id, Quantities(prompt=10)))
-        admitted += 1
-    correcting.join(30)
-
-    assert rich.account.settled_nanousd == 20 * 200 + admitted * 10
 
 
 def test_limits_count_the_corrected_charge_even_above_them(transactional_db: None) -> None:
