@@ -45,7 +45,9 @@ ENTRIES: dict[type[Model], dict[str, str]] = {
     },
     AdminKey: {verb: f"admin_key.{verb}" for verb in ("rotate", "suspend", "resume", "revoke")},
     SpendingCap: {"change_limit": LIMIT_SET, "remove": "spending_limit.remove"},
-    Reservation: {"settle": "reservation.settle", "write_off": "reservation.write_off"},
+    Reservation: {
+        verb: f"reservation.{verb}" for verb in ("settle", "release", "charge_observed", "write_off")
+    },
     Policy: {"publish": "policy.publish", "pause": "policy.pause", "resume": "policy.resume"},
     Backend: {"enable": "backend.change", "disable": "backend.change"},
     CatalogModel: {"enable": "model.change", "disable": "model.change"},
