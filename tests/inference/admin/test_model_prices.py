@@ -193,6 +193,7 @@ def test_an_old_page_sets_no_scheduled_price_back(console: Client, model: Catalo
 # --- implausible prices -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_implausible_price_asks_and_is_saved_once_confirmed(console: Client, model: CatalogModel) -> None:
     assert 'name="confirmed" value="' not in console.get(page(model)).content.decode()
 
@@ -207,6 +208,7 @@ def test_an_implausible_price_asks_and_is_saved_once_confirmed(console: Client, 
     assert card_of(model) == PriceCard.flat(prompt=3, completion=15)
 
 
+@pytest.mark.slow
 def test_a_confirmation_is_of_the_prices_that_were_shown(console: Client, model: CatalogModel) -> None:
     ticked = confirmation_in(console, model, prompt="40")
     assert ticked
