@@ -1,4 +1,4 @@
-"""A request that may search the web is held for its searches; one that cannot is not."""
+"""What is held for a request by its price card, and what a card has no price for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from billing.models import Reservation
 from billing.prices.card import PriceCard
 from billing.prices.versions import add_version
 from tests.factories import SOMEONE
+from tests.harness.error_checks import assert_error
 from tests.inference.customer import ApiCustomer
 
 CENT = 10_000_000
@@ -33,3 +35,20 @@ def test_searches_are_held_where_they_are_asked_for(
     assert (reservation.reserved_nanousd >= 3 * CENT) == bool(searches)
     # The simulator searches once.
     assert ((reservation.charged_nanousd or 0) >= CENT) == bool(searches)
+
+
+@pytest.mark.parametrize("tier", ["auto", "default"])
+def test_the_usual_tier_is_served(customer: ApiCustomer, tier: str) -> None:
+    customer.simulate("echo")
+
+    assert customer.ask("echo", service_tier=tier).status == 200
+
+
+@pytest.mark.parametrize("tier", ["priority", "flex"])
+def test_another_tier_is_refused_by_name_before_anything_is_held(customer: ApiCustomer, tier: str) -> None:
+    customer.simulate("echo")
+
+    answer = customer.ask("echo", service_tier=tier)
+
+    assert_error(answer, 501, "unsupported_option", param="service_tier")
+    assert not Reservation.objects.exists()
