@@ -19,9 +19,13 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
+from billing.corrections.requests import CorrectionScope
+from billing.corrections.rerate import rerate
 from billing.ledger.audits import audit_and_record
 from billing.models import SpendingCap
 from billing.money import parse_usd
+from billing.prices.card import PriceCard
+from billing.prices.versions import add_version
 from billing.reports.rollup import roll_up
 from billing.services import grant_credit, set_spending_limit
 from gateway_site.console import roles
@@ -214,8 +218,23 @@ def make_requests(data: ConsoleData, address: str) -> None:
     _hang_up(address, data.values["shop"])
     until(lambda: Activity.objects.count() > len(asked) + 1 or None)
     until(lambda: Verdict.objects.exists() or None)
+    _correct_prices()
     roll_up()
     audit_and_record()
+
+
+def _correct_prices() -> None:
+    """Charge a model's requests of the last hour again, by a price that applies from tomorrow on."""
+    now = timezone.now()
+    version, _ = add_version(
+        model="sim/usage-cached",
+        card=PriceCard.flat(prompt=100_000, completion=500_000, cached=50_000),
+        source="price list",
+        actor=SOMEONE,
+        valid_from=now + timedelta(days=1),
+    )
+    scope = CorrectionScope("sim/usage-cached", now - timedelta(hours=1), now, version)
+    rerate(scope, actor=SOMEONE, reason="The price was agreed on earlier.")
 
 
 def _ask(address: str, value: str, model: str, said: str, is_stream: bool) -> None:
