@@ -9,7 +9,8 @@
 PYTHON ?= python3
 RUN_ARGS ?=
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 2
+# One more than the two cores: some wait for clocks.
+PYTEST_WORKERS ?= 3
 # Those on PostgreSQL wait for it half of the time.
 PYTEST_WORKERS_POSTGRES ?= 4
 PINS_ARGS ?=
