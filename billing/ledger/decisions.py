@@ -41,7 +41,7 @@ from billing.ledger.operations import (
     Settle,
     WriteOff,
 )
-from billing.ledger.rows import CapRow, LockedRows, MeterRow, PeriodRow, ReservationRow
+from billing.ledger.rows import CapRow, LockedRows, MeterRow, PeriodRow, ReservationRow, quantities_in
 from billing.models import ChargeBasis, EndedBy, ReservationState
 from billing.money import MAX_NANOUSD, usd
 from billing.prices import bill
@@ -111,8 +111,9 @@ class Decisions:
                 self._mark_unknown_or_release(row)
             case Expire() if self._is_lost(row, operation):
                 row.ended_by = EndedBy.CRASH
-                if row.dispatched_at is not None and row.used is not None:
-                    self._settle(row, row.used, ChargeBasis.CHECKPOINT)
+                used = quantities_in(row.used)
+                if row.dispatched_at is not None and used is not None:
+                    self._settle(row, used, ChargeBasis.CHECKPOINT)
                 else:
                     self._mark_unknown_or_release(row)
 
@@ -124,8 +125,8 @@ class Decisions:
                 cost = operation.amount_nanousd
                 charged = self._extend_to(row, cost)
                 self._charge(row, cost, [BillLine(bill.RECONCILED, 1, charged)], ChargeBasis.RECONCILED)
-            case ChargeObserved() if row.used is not None:
-                self._settle(row, row.used, ChargeBasis.RECONCILED)
+            case ChargeObserved() if (used := quantities_in(row.used)) is not None:
+                self._settle(row, used, ChargeBasis.RECONCILED)
             case ReleaseUnknown():
                 self._end(row, ReservationState.RELEASED)
             case WriteOff():
@@ -156,14 +157,15 @@ class Decisions:
 
     def _most_generated(self, row: ReservationRow) -> int:
         """The most that can have been generated of a request since it was dispatched, in nano-USD."""
-        if row.dispatched_at is None or row.bounds == Quantities():  # admitted before bounds were kept
+        bounds = quantities_in(row.bounds) or Quantities()
+        if row.dispatched_at is None or bounds == Quantities():  # admitted before bounds were kept
             return row.reserved
         # A clock that was set back says nothing about how long it took.
         seconds = (self.now - row.dispatched_at).total_seconds()
-        tokens = row.bounds.completion
+        tokens = bounds.completion
         if seconds >= 0:
             tokens = min(tokens, math.ceil(FASTEST_TOKENS_A_SECOND * row.choices * max(seconds, 1.0)))
-        return hold_amount(self.rows.cards[row.version_id], structs.replace(row.bounds, completion=tokens))
+        return hold_amount(self.rows.cards[row.version_id], structs.replace(bounds, completion=tokens))
 
     def _give_up(self, row: ReservationRow) -> None:
         """Let the customer go free. What the operator may owe the provider is on record."""
@@ -172,9 +174,8 @@ class Decisions:
     def _settle(self, row: ReservationRow, used: Quantities, basis: ChargeBasis) -> None:
         card = self.rows.cards[row.version_id]
         cost = bill.charge(card, used)
-        row.used = used
         charged = self._extend_to(row, cost)
-        self._charge(row, cost, bill.lines(card, used, charged), basis)
+        self._charge(row, cost, bill.lines(card, used, charged), basis, used)
 
     def _extend_to(self, row: ReservationRow, cost: int) -> int:
         """Hold more for a request that cost more, as far as credit and caps allow. What can be charged."""
@@ -198,9 +199,16 @@ class Decisions:
             self._count(row.organization_id, row.project_id, row.key_id, row.admitted_at, difference, 0)
             row.reserved = reserved
 
-    def _charge(self, row: ReservationRow, cost: int, lines: list[BillLine], basis: ChargeBasis) -> None:
+    def _charge(
+        self,
+        row: ReservationRow,
+        cost: int,
+        lines: list[BillLine],
+        basis: ChargeBasis,
+        used: Quantities | None = None,
+    ) -> None:
         charged = min(cost, row.reserved)
-        self._end(row, ReservationState.SETTLED, charged=charged, loss=cost - charged, basis=basis)
+        self._end(row, ReservationState.SETTLED, charged=charged, loss=cost - charged, basis=basis, used=used)
         day = row.admitted_at.astimezone(UTC).date()
         for line in lines:
             # Our choice: a model and what was used of it, as OpenAI's report writes them.
@@ -234,20 +242,23 @@ class Decisions:
         charged: int = 0,
         loss: int = 0,
         basis: str = "",
+        used: Quantities | None = None,
     ) -> None:
         self._count(row.organization_id, row.project_id, row.key_id, row.admitted_at, -row.reserved, charged)
         row.charged = charged
         row.loss = min(loss, MAX_NANOUSD)
-        self._move(row, state, basis)
+        self._move(row, state, basis, used)
 
-    def _move(self, row: ReservationRow, state: ReservationState, basis: str = "") -> None:
+    def _move(
+        self, row: ReservationRow, state: ReservationState, basis: str = "", used: Quantities | None = None
+    ) -> None:
         if row.state == ReservationState.HELD:
             meter = self._meter(row.key_id)
             meter.live_holds -= 1
             self.changes.meters[row.key_id] = meter
         row.state = state
         self.changes.resolved[row.id] = ResolvedReservation(
-            row.id, state, basis, row.ended_by, row.reserved, row.charged, row.loss, row.used
+            row.id, state, basis, row.ended_by, row.reserved, row.charged, row.loss, used or row.used
         )
 
     # --- admitting a request -------------------------------------------------------------------------

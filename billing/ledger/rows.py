@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from billing.prices.card import PriceCard
 from billing.prices.price import Quantities
@@ -95,8 +96,9 @@ class ReservationRow(Struct):
     reserved: int
     charged: int | None
     loss: int
-    bounds: Quantities
-    used: Quantities | None
+    # Not decoded before somebody needs them: an ordinary settlement needs neither.
+    bounds: Raw
+    used: Raw
     ended_by: str
     admitted_at: datetime
     dispatched_at: datetime | None
@@ -107,6 +109,15 @@ class ReservationRow(Struct):
 class CardRow(Struct):
     id: str
     card: PriceCard
+
+
+def quantities_in(stored: Raw) -> Quantities | None:
+    """The quantities that a row has as JSON, or None for null."""
+    found: Quantities | None = _decode_quantities(stored)
+    return found
+
+
+_decode_quantities = msgspec.json.Decoder(Quantities | None).decode
 
 
 class RowsRead(Struct):

@@ -9,12 +9,13 @@ within the hold.
 from __future__ import annotations
 
 from operator import mul
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
 from billing.money import PICO_IN_A_NANO
 from billing.prices.card import PriceCard
-from billing.prices.parts import PARTS, parts_within
+from billing.prices.parts import PARTS, QUANTITIES, parts_within
 from billing.prices.price import Price, Quantities
 
 # The line item of a cost that was found out later: an amount, and no price.
@@ -29,9 +30,25 @@ class BillLine(Struct, frozen=True):
     amount_nanousd: int
 
 
-# What `within` another part stands below it on a bill. Each with the quantities that are charged elsewhere.
+class _BillEntry(NamedTuple):
+    """A part in the order of a bill: its item, and where its price and its quantities are found."""
+
+    item: str
+    price: int
+    # None: there is one in each request.
+    quantity: int | None
+    # The quantities that are counted in its own, and charged elsewhere.
+    within: tuple[int, ...]
+
+
+# What is `within` another part stands below it on a bill.
 BILL_ORDER = [
-    (part, tuple(other.quantity for other in parts_within(part)))
+    _BillEntry(
+        part.item,
+        PARTS.index(part),
+        QUANTITIES.index(part.quantity) if part.quantity else None,
+        tuple(QUANTITIES.index(other.quantity) for other in parts_within(part)),
+    )
     for whole in PARTS
     if not whole.within
     for part in (whole, *parts_within(whole))
@@ -80,16 +97,17 @@ def _lines(parts: list[tuple[str, int, int]], charged_nanousd: int) -> list[Bill
 def _unrounded(price: Price, used: Quantities) -> list[tuple[str, int, int]]:
     """Each part's item, how many are charged at its price, and the amount in pico-USD."""
     parts = []
-    for part, counted_elsewhere in BILL_ORDER:
-        picousd = getattr(price, part.name)
-        if part.quantity:
-            count = getattr(used, part.quantity)
-            for quantity in counted_elsewhere:
-                count -= getattr(used, quantity)
-        else:
+    prices, counts = structs.astuple(price), structs.astuple(used)
+    for item, price_index, quantity_index, within in BILL_ORDER:
+        picousd = prices[price_index]
+        if quantity_index is None:
             # A request that costs nothing to make has no line of its own.
             count = 1 if picousd else 0
-        parts.append((part.item, count, count * picousd))
+        else:
+            count = counts[quantity_index]
+            for index in within:
+                count -= counts[index]
+        parts.append((item, count, count * picousd))
     return parts
 
 

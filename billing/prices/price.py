@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, defstruct, structs
@@ -17,6 +18,9 @@ MAX_QUANTITY = 10**12
 _WHOLES = [
     (whole.quantity, [part.quantity for part in within]) for whole in PARTS if (within := parts_within(whole))
 ]
+
+
+_parts_within = itemgetter(*(QUANTITIES.index(part.quantity) for part in PARTS if part.within))
 
 
 class _CheckedPrice(Struct, frozen=True, dict=True):
@@ -45,9 +49,15 @@ class _CheckedPrice(Struct, frozen=True, dict=True):
 
 class _CheckedQuantities(Struct, frozen=True):
     def __post_init__(self) -> None:
-        for value in structs.astuple(self):
+        values = structs.astuple(self)
+        for value in values:
             if type(value) is not int or not 0 <= value <= MAX_QUANTITY:
                 raise ValueError(f"A quantity must be a whole number, not {value!r}.")
+        # Most requests have none of these.
+        if any(_parts_within(values)):
+            self._check_wholes()
+
+    def _check_wholes(self) -> None:
         for whole, within in _WHOLES:
             if sum([getattr(self, quantity) for quantity in within]) > getattr(self, whole):
                 raise ValueError(f"More {', '.join(within)} than {whole}, which counts it as well.")
