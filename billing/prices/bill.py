@@ -9,13 +9,12 @@ within the hold.
 from __future__ import annotations
 
 from operator import mul
-from typing import NamedTuple
 
 from msgspec import Struct, structs
 
 from billing.money import PICO_IN_A_NANO
 from billing.prices.card import PriceCard
-from billing.prices.parts import PARTS, QUANTITIES, parts_within
+from billing.prices.parts import PARTS
 from billing.prices.price import Price, Quantities
 
 # The line item of a cost that was found out later: an amount, and no price.
@@ -28,31 +27,6 @@ class BillLine(Struct, frozen=True):
     item: str
     quantity: int
     amount_nanousd: int
-
-
-class _BillEntry(NamedTuple):
-    """A part in the order of a bill: its item, and where its price and its quantities are found."""
-
-    item: str
-    price: int
-    # None: there is one in each request.
-    quantity: int | None
-    # The quantities that are counted in its own, and charged elsewhere.
-    within: tuple[int, ...]
-
-
-# What is `within` another part stands below it on a bill.
-BILL_ORDER = [
-    _BillEntry(
-        part.item,
-        PARTS.index(part),
-        QUANTITIES.index(part.quantity) if part.quantity else None,
-        tuple(QUANTITIES.index(other.quantity) for other in parts_within(part)),
-    )
-    for whole in PARTS
-    if not whole.within
-    for part in (whole, *parts_within(whole))
-]
 
 
 def cost(price: Price, used: Quantities) -> int:
@@ -71,7 +45,7 @@ def lines(card: PriceCard, used: Quantities, charged_nanousd: int) -> list[BillL
 
     They sum to the charge exactly. There is at least one, so that a charge of zero is seen to be final.
     """
-    return _lines(_unrounded(card.price_for(used.prompt), card.charged(used)), charged_nanousd)
+    return _lines(_unrounded(card, used), charged_nanousd)
 
 
 def split(total: int, weights: list[int]) -> list[int]:
@@ -94,11 +68,11 @@ def _lines(parts: list[tuple[str, int, int]], charged_nanousd: int) -> list[Bill
     return [BillLine(item, count, share) for (item, count, _), share in zip(parts, shares, strict=True)]
 
 
-def _unrounded(price: Price, used: Quantities) -> list[tuple[str, int, int]]:
-    """Each part's item, how many are charged at its price, and the amount in pico-USD."""
+def _unrounded(card: PriceCard, used: Quantities) -> list[tuple[str, int, int]]:
+    """Each priced part's item, how many are charged at its price, and the amount in pico-USD."""
     parts = []
-    prices, counts = structs.astuple(price), structs.astuple(used)
-    for item, price_index, quantity_index, within in BILL_ORDER:
+    prices, counts = structs.astuple(card.price_for(used.prompt)), structs.astuple(card.charged(used))
+    for item, price_index, quantity_index, within in card.bill_order:
         picousd = prices[price_index]
         if quantity_index is None:
             # A request that costs nothing to make has no line of its own.

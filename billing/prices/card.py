@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from billing.money import MAX_NANOUSD
-from billing.prices.parts import PARTS, PricePart, part_named, parts_within
+from billing.prices.parts import PARTS, QUANTITIES, PricePart, part_named, parts_within
 from billing.prices.price import MAX_QUANTITY, Price, Quantities
 
 MAX_TIERS = 8
@@ -54,6 +56,17 @@ class Rate(Struct, frozen=True, omit_defaults=True):
     def dearest(self, prompt_tokens: int) -> int:
         """The highest price for a request with at most so many prompt tokens."""
         return max([self.picousd, *(tier.picousd for tier in self.tiers if prompt_tokens > tier.over)])
+
+
+class BillEntry(NamedTuple):
+    """A part in the order of a bill: its item, and where its price and its quantities are found."""
+
+    item: str
+    price: int
+    # None: there is one in each request.
+    quantity: int | None
+    # The quantities that are counted in its own, and charged elsewhere.
+    within: tuple[int, ...]
 
 
 class PriceCard(Struct, frozen=True, omit_defaults=True, dict=True):
@@ -104,7 +117,7 @@ class PriceCard(Struct, frozen=True, omit_defaults=True, dict=True):
 
     def charged(self, used: Quantities) -> Quantities:
         """The quantities, with what the card has no price for counted as the part it is charged as."""
-        if not any(getattr(used, part.quantity) for part in self._unpriced):
+        if not self._unpriced or not any(self._unpriced_counts(msgspec.structs.astuple(used))):
             return used
         counts = msgspec.structs.asdict(used)
         for part in self._unpriced:
@@ -164,6 +177,31 @@ class PriceCard(Struct, frozen=True, omit_defaults=True, dict=True):
         while name and name not in self.rates:
             name = part_named(name).charged_as or part_named(name).within
         return self.rates[name] if name else Rate(0)
+
+    @cached_property
+    def bill_order(self) -> list[BillEntry]:
+        """The parts that the card prices, in the order of a bill: what is within another stands below it."""
+        ordered = [each for whole in PARTS if not whole.within for each in (whole, *parts_within(whole))]
+        return [
+            BillEntry(
+                part.item,
+                PARTS.index(part),
+                QUANTITIES.index(part.quantity) if part.quantity else None,
+                tuple(
+                    QUANTITIES.index(other.quantity)
+                    for other in parts_within(part)
+                    if other.name in self.rates
+                ),
+            )
+            for part in ordered
+            if part.name in self.rates
+        ]
+
+    @cached_property
+    def _unpriced_counts(self) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+        indexes = [QUANTITIES.index(part.quantity) for part in self._unpriced]
+        # One more than none: of a single index, it would be no tuple.
+        return itemgetter(*indexes, indexes[0])
 
     @cached_property
     def _unpriced(self) -> list[PricePart]:

@@ -108,8 +108,6 @@ def test_more_cached_than_prompted_is_refused() -> None:
 
 @given(cards, bounded_use())
 def test_a_cost_is_the_sum_of_its_parts(card: PriceCard, use: tuple[Quantities, Quantities]) -> None:
-    price, used = card.price_for(use[1].prompt), card.charged(use[1])
+    parts = bill._unrounded(card, use[1])
 
-    parts = bill._unrounded(price, used)
-
-    assert cost(price, used) == -(-sum(picousd for _, _, picousd in parts) // PICO_IN_A_NANO)
+    assert charge(card, use[1]) == -(-sum(picousd for _, _, picousd in parts) // PICO_IN_A_NANO)
