@@ -16,10 +16,13 @@ from billing.ledger.changes import Changes, TouchedReservations
 from billing.ledger.decisions import Decisions, OperationIds
 from billing.ledger.key_rate_limit import MINUTE
 from billing.ledger.operations import (
+    ChargeObserved,
+    Expire,
     Heartbeat,
     HoldRequest,
     LedgerLimits,
     MarkDispatched,
+    MarkUnknown,
     Operation,
     OperationResult,
 )
@@ -184,4 +187,5 @@ def _needs_of(
         elif not isinstance(operation, Heartbeat | MarkDispatched):  # those change no balance
             needs.organizations.add(each.organization)
             needs.reservations.add(each.reservation)
+            needs.quantities |= isinstance(operation, MarkUnknown | ChargeObserved | Expire)
     return needs

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from billing.ledger.rows import MeterRow
 from billing.prices.price import Quantities
@@ -45,7 +45,8 @@ class ResolvedReservation(Struct):
     reserved: int
     charged: int | None
     loss: int
-    used: Quantities | Raw
+    # None keeps what heartbeats have reported.
+    used: Quantities | None
 
 
 class NewReservation(Struct):

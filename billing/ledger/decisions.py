@@ -258,7 +258,7 @@ class Decisions:
             self.changes.meters[row.key_id] = meter
         row.state = state
         self.changes.resolved[row.id] = ResolvedReservation(
-            row.id, state, basis, row.ended_by, row.reserved, row.charged, row.loss, used or row.used
+            row.id, state, basis, row.ended_by, row.reserved, row.charged, row.loss, used
         )
 
     # --- admitting a request -------------------------------------------------------------------------

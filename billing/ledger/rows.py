@@ -16,6 +16,8 @@ from msgspec import Raw, Struct
 from billing.prices.card import PriceCard
 from billing.prices.price import Quantities
 
+NULL = Raw(b"null")
+
 
 @dataclass(slots=True)
 class NeededRows:
@@ -25,6 +27,8 @@ class NeededRows:
     projects: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
     reservations: set[str] = field(default_factory=set)
+    # Whether the reservations' bounds and usage are needed too.
+    quantities: bool = False
 
 
 class AccountRow(Struct):
@@ -96,14 +100,14 @@ class ReservationRow(Struct):
     reserved: int
     charged: int | None
     loss: int
-    # Not decoded before somebody needs them: an ordinary settlement needs neither.
-    bounds: Raw
-    used: Raw
     ended_by: str
     admitted_at: datetime
     dispatched_at: datetime | None
     lease_expires_at: datetime
     unknown_at: datetime | None
+    # Read where `NeededRows.quantities` says so: an ordinary settlement needs neither.
+    bounds: Raw = NULL
+    used: Raw = NULL
 
 
 class CardRow(Struct):

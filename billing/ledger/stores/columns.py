@@ -69,8 +69,6 @@ RESERVATION = (
     Column("reserved", "r.reserved_nanousd"),
     Column("charged", "r.charged_nanousd"),
     Column("loss", "r.operator_loss_nanousd"),
-    Column("bounds", "r.bounds", "json"),
-    Column("used", "r.used", "json"),
     Column("ended_by", "r.ended_by", "text"),
     Column("admitted_at", "r.admitted_at", "timestamptz"),
     Column("dispatched_at", "r.dispatched_at", "timestamptz"),
@@ -78,6 +76,11 @@ RESERVATION = (
     Column("unknown_at", "r.unknown_at", "timestamptz"),
 )
 
+# Of a reservation as well, for what an ordinary settlement does not decide.
+RESERVATION_QUANTITIES = (
+    Column("bounds", "r.bounds", "json"),
+    Column("used", "r.used", "json"),
+)
 CARD = (
     Column("id", "v.id", "uuid"),
     Column("card", "v.card_json", "json"),

@@ -72,17 +72,27 @@ READ_PROJECTS = (
 )
 READ_KEYS = f"{statements.read_keys(SYNTAX, keys=_KEYS)} ORDER BY organization_projectkey.id FOR SHARE"
 _METERS = statements.read_meters(SYNTAX, keys="SELECT unnest($2::uuid[])", reservations=_RESERVATIONS)
-# The clock after the account's lock, so that waiting for it does not make the time stale.
-READ = f"""
+
+
+def _read_statement(*, with_quantities: bool) -> str:
+    reservations = statements.read_reservations(
+        SYNTAX, reservations=_RESERVATIONS, with_quantities=with_quantities
+    )
+    # The clock after the account's lock, so that waiting for it does not make the time stale.
+    return f"""
 SELECT json_build_object(
     'now', clock_timestamp(),
     'caps', ({_all(statements.read_caps(SYNTAX, organizations=_ORGANIZATIONS, now="now()"))}),
     'meters', ({_all(_METERS)}),
     'projects', ({_all(READ_PROJECTS)}),
     'keys', ({_all(READ_KEYS)}),
-    'reservations', ({_all(statements.read_reservations(SYNTAX, reservations=_RESERVATIONS))})
+    'reservations', ({_all(reservations)})
 )::text
 """
+
+
+READ = _read_statement(with_quantities=False)
+READ_WITH_QUANTITIES = _read_statement(with_quantities=True)
 READ_CARDS = _all(statements.read_cards(SYNTAX, versions="= ANY($1::uuid[])"))
 
 
@@ -170,7 +180,11 @@ class PostgresStore:
         organizations = array(needs.organizations)
         locked = self._pipeline.queue(LOCK_ACCOUNTS if wait else LOCK_ACCOUNTS_NOW, organizations)
         read = self._pipeline.queue(
-            READ, organizations, array(needs.keys), array(needs.projects), array(needs.reservations)
+            READ_WITH_QUANTITIES if needs.quantities else READ,
+            organizations,
+            array(needs.keys),
+            array(needs.projects),
+            array(needs.reservations),
         )
         self._pipeline.deliver()
         accounts = _decode_accounts(locked.value) if locked.value else []

@@ -73,17 +73,27 @@ SELECT id, 0, 0, 0 FROM organization_organization WHERE id {_in(":organizations"
 _METERS = statements.read_meters(
     SYNTAX, keys="SELECT value FROM json_each(:keys)", reservations=_in(":reservations")
 )
-# One statement: each gives up the interpreter's lock, which a busy event loop is slow to return.
-READ = f"""
+
+
+def _read_statement(*, with_quantities: bool) -> str:
+    reservations = statements.read_reservations(
+        SYNTAX, reservations=_in(":reservations"), with_quantities=with_quantities
+    )
+    # One statement: each gives up the interpreter's lock, which a busy event loop is slow to return.
+    return f"""
 SELECT ({_all(statements.read_accounts(SYNTAX, organizations=_in(":organizations")))}), json_object(
     'now', :now || '+00:00',
     'caps', ({_all(statements.read_caps(SYNTAX, organizations=_in(":organizations"), now=":now"))}),
     'meters', ({_all(_METERS)}),
     'projects', ({_all(statements.read_projects(SYNTAX, projects=_in(":projects")))}),
     'keys', ({_all(statements.read_keys(SYNTAX, keys=_in(":keys")))}),
-    'reservations', ({_all(statements.read_reservations(SYNTAX, reservations=_in(":reservations")))})
+    'reservations', ({_all(reservations)})
 )
 """
+
+
+READ = _read_statement(with_quantities=False)
+READ_WITH_QUANTITIES = _read_statement(with_quantities=True)
 READ_CARDS = _all(statements.read_cards(SYNTAX, versions=_in(":versions")))
 WRITES = {
     name: statements.write_statement(SYNTAX, name, rows=":rows", now=":now", lease=":lease")
@@ -148,7 +158,7 @@ class SqliteStore:
             "projects": json_ids(needs.projects),
             "reservations": json_ids(needs.reservations),
         }
-        ((accounts, rows),) = self._execute(READ, values)
+        ((accounts, rows),) = self._execute(READ_WITH_QUANTITIES if needs.quantities else READ, values)
         return locked_rows(_decode_accounts(accounts), _decode_rows(rows), now)
 
     def read_cards(self, versions: Collection[str]) -> list[CardRow]:

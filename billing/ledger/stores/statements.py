@@ -77,9 +77,10 @@ def read_keys(syntax: SqlSyntax, *, keys: str) -> str:
     return f"SELECT {row(syntax, columns.KEY)} FROM organization_projectkey WHERE id {keys}"
 
 
-def read_reservations(syntax: SqlSyntax, *, reservations: str) -> str:
+def read_reservations(syntax: SqlSyntax, *, reservations: str, with_quantities: bool) -> str:
+    quantities = columns.RESERVATION_QUANTITIES if with_quantities else ()
     return f"""
-SELECT {row(syntax, columns.RESERVATION)}
+SELECT {row(syntax, columns.RESERVATION + quantities)}
 FROM billing_reservation r
 WHERE r.id {reservations}"""
 
@@ -120,7 +121,7 @@ ON CONFLICT (api_key_id) DO UPDATE SET live_holds = excluded.live_holds,
     "resolved": """
 UPDATE billing_reservation AS r
 SET state = d.state, basis = d.basis, ended_by = d.ended_by, reserved_nanousd = d.reserved,
-    charged_nanousd = d.charged, operator_loss_nanousd = d.loss, used = d.used,
+    charged_nanousd = d.charged, operator_loss_nanousd = d.loss, used = COALESCE(d.used, r.used),
     unknown_at = CASE WHEN d.state = 'unknown' THEN {now} ELSE r.unknown_at END,
     resolved_at = CASE WHEN d.state = 'unknown' THEN NULL ELSE {now} END
 FROM {rows} WHERE r.id = d.reservation_id
