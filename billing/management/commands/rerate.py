@@ -85,6 +85,11 @@ class Command(OperatorCommand):
         text += [f"  {each['id']}: {_sentence(each)}" for each in organizations[:MOST_LISTED]]
         if len(organizations) > MOST_LISTED:
             text.append(f"  and {len(organizations) - MOST_LISTED} organizations more: see --json")
+        if outcome["requests"] and not outcome["changed"]:
+            text.append(
+                "Each is charged by the right version already. One that begins earlier than the version in"
+                " force replaces it only where it is named with --version."
+            )
         if outcome["uncollected_usd"] != "0":
             text.append(f"${outcome['uncollected_usd']} could not be charged for want of credit.")
         if outcome["skipped"]:

@@ -76,6 +76,17 @@ def test_it_says_what_it_did(customer: Customer, wrong: PriceVersion) -> None:
     assert done.splitlines() == [f"Changed {figures}.", f"  {customer.organization.pk}: {figures}"]
 
 
+def test_a_version_that_begins_too_early_to_count_is_explained(
+    customer: Customer, wrong: PriceVersion
+) -> None:
+    add_card(PriceCard.flat(prompt=2_000, completion=0), valid_from=wrong.valid_from - A_DAY)
+
+    done = say("rerate", "gpt", *period())
+
+    assert done.startswith("Changed 0 of 1 requests")
+    assert "begins earlier than the version in force replaces it only where it is named" in done
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
